@@ -1,0 +1,64 @@
+# Needs Python 3.11 or newer, pip and make. Everything else goes into .venv, at the versions of constraints.txt.
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-slow lint format bench clean
+
+help:
+	@echo "make demo       fit a logistic regression, print the estimates, draw build/demo"
+	@echo "make test       the fast tests (about five minutes on two cores)"
+	@echo "make test-slow  the tests marked slow"
+	@echo "make lint       style, formatting and types"
+	@echo "make format     rewrite the files as 'make lint' wants them"
+	@echo "make bench      measure speed against other libraries"
+	@echo "make clean      remove .venv, build and caches"
+	@echo "Choose the interpreter with PYTHON=..., at least 3.11."
+
+# Stamp files make a second run start at once; they go stale when what is to be installed changes.
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11")'
+	@echo "creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
+	@echo "installing langevin and its tools (one to two minutes the first time)"
+	@$(PIP) -e '.[dev,plot]'
+	@touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed
+	@echo "installing what the benchmarks compare with"
+	@$(PIP) -e '.[bench]'
+	@touch $@
+
+install: $(VENV)/.installed
+
+demo: $(VENV)/.installed
+	@mkdir -p build/demo
+	$(PY) examples/logistic.py --out build/demo
+
+test: $(VENV)/.installed
+	$(PY) -m pytest -n 2 --dist worksteal
+
+test-slow: $(VENV)/.installed
+	$(PY) -m pytest -n 2 --dist worksteal -m slow
+
+lint: $(VENV)/.installed
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy src
+
+format: $(VENV)/.installed
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(VENV)/.installed-bench
+	$(PY) -m benchmarks.speed
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

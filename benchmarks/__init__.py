@@ -1,0 +1,1 @@
+"""Speed against the best peer and against the limit of the machine."""

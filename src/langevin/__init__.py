@@ -1,0 +1,18 @@
+"""Expectations under Bayesian posteriors from minibatches, with error bars that can be believed."""
+
+from langevin.engine.flags import request_small_loops
+
+request_small_loops()
+
+from langevin import models, theory  # noqa: E402
+from langevin.anchor import Anchor, laplace  # noqa: E402
+from langevin.data.source import DataSource  # noqa: E402
+from langevin.data.subsample import Blocks, Epochs, Full, WithoutReplacement, WithReplacement  # noqa: E402
+from langevin.engine.ledger import Ledger  # noqa: E402
+from langevin.engine.run import run  # noqa: E402
+from langevin.errors import AnchorError, Diverged  # noqa: E402
+from langevin.gradients import ControlVariate, CustomGradient, Minibatch  # noqa: E402
+from langevin.kernels import HMC, MALA, RWM, SGLD, LeimkuhlerMatthews  # noqa: E402
+from langevin.observables import Moments  # noqa: E402
+from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps  # noqa: E402
+from langevin.target import Target, log_sigmoid, sigmoid  # noqa: E402

@@ -1,0 +1,1 @@
+"""Data and the ways to draw minibatches from it."""

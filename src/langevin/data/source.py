@@ -1,0 +1,76 @@
+"""Data in memory: a checked pytree of arrays with a common leading axis."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+PyTree = Any
+
+
+@dataclass(frozen=True, eq=False)
+class DataSource:
+    """N observations as a pytree of NumPy or JAX arrays with a common leading axis, checked once.
+
+    Floating-point leaves are rounded to float32 (no copy if they are already); integers and booleans stay. Wrap large
+    data once and pass the source to several runs: the check for NaN reads every number.
+    """
+
+    arrays: PyTree
+    num_data: int
+
+    @classmethod
+    def of(cls, data: PyTree) -> "DataSource":
+        """Checks and wraps; raises ValueError on ragged, empty, non-numeric or non-finite data."""
+        paths, treedef = jax.tree_util.tree_flatten_with_path(data)
+        if not paths:
+            raise ValueError(f"data must hold at least one array, got {data!r}. For a target without data pass None.")
+        leaves = [_checked(leaf, "data" + jax.tree_util.keystr(path)) for path, leaf in paths]
+        sizes = {"data" + jax.tree_util.keystr(p): leaf.shape[0] for (p, _), leaf in zip(paths, leaves, strict=True)}
+        if len(set(sizes.values())) > 1:
+            listed = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+            raise ValueError(
+                f"data must share one leading axis (one entry per observation), got {listed}. "
+                f"Check for a missing transpose or a dropped row."
+            )
+        num_data = leaves[0].shape[0]
+        if num_data == 0:
+            raise ValueError("data must hold at least one observation, got 0 rows.")
+        if num_data >= 2**30:
+            raise ValueError(f"data must hold fewer than 2^30 observations in memory, got {num_data}.")
+        return cls(treedef.unflatten(leaves), num_data)
+
+    def rows(self, start: int, stop: int) -> PyTree:
+        """Rows start ... stop-1."""
+        return jax.tree.map(lambda leaf: leaf[start:stop], self.arrays)
+
+
+def as_source(data: PyTree) -> DataSource:
+    """The data as a DataSource; one that is already a source passes through unchecked."""
+    return data if isinstance(data, DataSource) else DataSource.of(data)
+
+
+def _checked(leaf: Any, name: str) -> np.ndarray:
+    array = np.asarray(leaf)
+    if array.ndim == 0:
+        raise ValueError(f"{name} must have a leading axis over observations, got a scalar {leaf!r}.")
+    if array.dtype.kind not in "fiub":
+        raise ValueError(
+            f"{name} must be numeric, got dtype {array.dtype}. Encode categories as integers or indicator columns."
+        )
+    if array.dtype.kind == "f":
+        # max and min carry NaN and infinity through in one pass each, without a temporary of the data's size.
+        if array.size and not (np.isfinite(array.max()) and np.isfinite(array.min())):
+            bad = np.flatnonzero(~np.isfinite(array.reshape(array.shape[0], -1)).all(axis=1))
+            raise ValueError(
+                f"{name} must be finite, got NaN or infinity in {bad.size} of {array.shape[0]} rows, "
+                f"first in row {bad[0]}. Drop or impute these rows."
+            )
+        # Rounding can overflow: 1e300 is finite in float64 only.
+        with np.errstate(over="ignore"):
+            narrow = array.astype(np.float32, copy=False)
+        if narrow is not array and not np.isfinite(narrow).all():
+            raise ValueError(f"{name} must fit in float32 (below 3.4e38), got {np.abs(array).max()}. Rescale it.")
+        return narrow
+    return array.astype(np.int32) if array.dtype.itemsize > 4 else array

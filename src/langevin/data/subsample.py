@@ -1,0 +1,219 @@
+"""Which data a step sees: each subsampler maps (key, m) to the minibatch of step m, a page of steps at a time.
+
+A subsampler is a value with four methods. `origin` runs on the host in exact integers; the others are traced.
+`draw` returns a page of draws, one row a step; `index` names observation j of a draw; `batch` gathers all n.
+The index of one draw is uniform on 0 ... N-1 to N 2^-64. All but `Epochs` draw the steps independently (`iid`).
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from langevin import random
+from langevin.random import Clock
+
+Array = jax.Array
+
+
+@dataclass(frozen=True)
+class Subsample:
+    """What all subsamplers of n data share."""
+
+    batch_size: int
+
+    iid: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.batch_size, bool) or not isinstance(self.batch_size, (int, np.integer)):
+            raise ValueError(f"batch_size must be an integer, got {self.batch_size!r}. Try batch_size=10.")
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {self.batch_size}. Try batch_size=10.")
+
+    def size(self, num_data: int) -> int:
+        """Data visited in one step."""
+        return int(self.batch_size)
+
+    def check(self, num_data: int) -> None:
+        """Raises if a minibatch of this kind cannot be drawn from num_data data."""
+
+    def prepare(self, data: Any, seed: int) -> Any:
+        """The data in the order in which `index` and `batch` count them (host arrays)."""
+        return data
+
+    def origin(self, m: int, num_data: int) -> tuple[np.uint32, ...]:
+        """Host integers that locate step m + 1 in the sampler's own order; none for independent draws."""
+        return ()
+
+    def draw(self, key, first: Clock, offset: Array, origin, num_steps: int, num_data: int) -> Array:
+        """Draws of steps first ... first + num_steps - 1, shape (num_steps, n, *lanes); offset counts from origin."""
+        raise NotImplementedError
+
+    def index(self, draw: Array, j: Array) -> Array:
+        """Row number of observation j of one draw, for each lane."""
+        return draw[j]
+
+    def batch(self, data: Any, draw: Array) -> Any:
+        """The n observations of one draw (one lane), stacked on a leading axis."""
+        return jax.tree.map(lambda leaf: leaf.at[draw].get(mode="promise_in_bounds"), data)
+
+
+class _AtMostAllData(Subsample):
+    def check(self, num_data: int) -> None:
+        if self.batch_size > num_data:
+            raise ValueError(
+                f"batch_size must be at most the number of data N={num_data} for {type(self).__name__}, got "
+                f"{self.batch_size}. Use WithReplacement({self.batch_size}), or Full() for all the data."
+            )
+
+
+@dataclass(frozen=True)
+class WithReplacement(Subsample):
+    """n independent uniform indices a step. Cost: n threefry blocks a step."""
+
+    def draw(self, key, first, offset, origin, num_steps, num_data):
+        """See `Subsample.draw`."""
+        high, low = random.pairs(key, first, num_steps, self.batch_size)
+        return random.bounded(high, low, num_data)
+
+
+@dataclass(frozen=True)
+class WithoutReplacement(_AtMostAllData):
+    """A uniformly random set of n distinct indices a step, exactly, in time and memory that do not depend on N.
+
+    Floyd's algorithm: for j = 0 ... n-1 draw t uniform on 0 ... N-n+j and take t, or N-n+j if t was taken before.
+    Cost: n threefry blocks and n^2/2 comparisons a step, vectorised over steps and chains.
+    """
+
+    def draw(self, key, first, offset, origin, num_steps, num_data):
+        """See `Subsample.draw`."""
+        high, low = random.pairs(key, first, num_steps, self.batch_size)
+        # Step and chain innermost: the comparisons of all lanes of a page are one vector operation.
+        high, low = (jnp.moveaxis(word, 1, 0) for word in (high, low))
+        last = num_data - self.batch_size
+
+        def insert(j, chosen):
+            candidate = random.bounded(high[j], low[j], (last + j + 1).astype(jnp.uint32))
+            taken = lax.fori_loop(0, j, lambda i, hit: hit | (chosen[i] == candidate), jnp.zeros_like(candidate, bool))
+            return chosen.at[j].set(jnp.where(taken, last + j, candidate))
+
+        chosen = lax.fori_loop(0, self.batch_size, insert, jnp.zeros(high.shape, jnp.int32))
+        return jnp.moveaxis(chosen, 0, 1)
+
+
+@dataclass(frozen=True)
+class Epochs(_AtMostAllData):
+    """Reshuffled passes: every epoch visits each datum once, in a fresh pseudo-random order; steps are not independent.
+
+    Draw q = (m-1) n + j is item r = q mod N of epoch q div N, so a remainder rolls into the next epoch. The order is a
+    keyed bijection with random access (a six-round Feistel network on a x b >= N cells, walked until it lands below N)
+    followed by a uniform rotation, which makes the marginal law of every draw exactly uniform. Cost: about 7 hashes a
+    datum, no memory. Do not combine with the Poisson correction of plain gradients: their errors are then correlated
+    with the state.
+    """
+
+    iid: ClassVar[bool] = False
+
+    def origin(self, m, num_data):
+        """Epoch and item of the first draw of step m + 1."""
+        epoch, item = divmod(m * self.batch_size, num_data)
+        return np.uint32(epoch & 0xFFFFFFFF), np.uint32(item)
+
+    def draw(self, key, first, offset, origin, num_steps, num_data):
+        """See `Subsample.draw`."""
+        epoch, item = origin
+        lanes = key[0].ndim
+        count = jnp.arange(num_steps * self.batch_size, dtype=jnp.uint32) + offset.astype(jnp.uint32) * self.batch_size
+        position = (item + count).reshape(num_steps, self.batch_size, *(1,) * lanes)
+        epoch = epoch + position // jnp.uint32(num_data)
+        # Two blocks of the epoch's own counters give the four words that key its order.
+        seeds = [random.threefry((key[0], key[1]), (epoch, jnp.uint32(block))) for block in (0xFFFFFFFE, 0xFFFFFFFF)]
+        position = jnp.broadcast_to(position % jnp.uint32(num_data), epoch.shape[:2] + key[0].shape)
+        shuffled = _bijection(position, seeds[0], num_data)
+        return (shuffled + random.bounded(*seeds[1], num_data)) % jnp.int32(num_data)
+
+
+def _bijection(position: Array, seed, num_data: int) -> Array:
+    """A keyed permutation of 0 ... num_data-1 by an unbalanced Feistel network with cycle walking."""
+    if num_data == 1:
+        return jnp.zeros(position.shape, jnp.int32)
+    rows = int(np.ceil(np.sqrt(num_data)))
+    columns = -(-num_data // rows)
+
+    def scramble(x):
+        left, right = x // jnp.uint32(columns), x % jnp.uint32(columns)
+        for turn in range(3):
+            left = (left + _hash(right, seed, 2 * turn)) % jnp.uint32(rows)
+            right = (right + _hash(left, seed, 2 * turn + 1)) % jnp.uint32(columns)
+        return left * jnp.uint32(columns) + right
+
+    def outside(x):
+        return x >= jnp.uint32(num_data)
+
+    walked = lax.while_loop(
+        lambda x: jnp.any(outside(x)), lambda x: jnp.where(outside(x), scramble(x), x), scramble(position)
+    )
+    return walked.astype(jnp.int32)
+
+
+def _hash(x: Array, seed, turn: int) -> Array:
+    """A 32-bit mixing of x with the epoch's seed; its low quality bits are never used alone (reduced mod rows)."""
+    x = x * jnp.uint32(0x9E3779B1) + seed[turn % 2] + jnp.uint32(0x85EBCA6B * (turn + 1) & 0xFFFFFFFF)
+    x = (x ^ (x >> jnp.uint32(16))) * jnp.uint32(0x7FEB352D)
+    x = (x ^ (x >> jnp.uint32(15))) * jnp.uint32(0x846CA68B)
+    return (x ^ (x >> jnp.uint32(16))) >> jnp.uint32(1)
+
+
+@dataclass(frozen=True)
+class Blocks(_AtMostAllData):
+    """n consecutive rows of the data, shuffled once at the start of the run; the first row is uniform and the end wraps.
+
+    Independent over steps given the shuffle, marginals exactly uniform. One contiguous read a step: the fast choice
+    when the data are much larger than the caches. Cost: one threefry block a step and one shuffled copy of the data.
+    """
+
+    def prepare(self, data, seed):
+        """A shuffled copy, its first n - 1 rows repeated at the end so that a block never wraps."""
+        num_data = jax.tree.leaves(data)[0].shape[0]
+        order = np.random.default_rng(seed).permutation(num_data)
+        wrapped = np.concatenate([order, order[: self.batch_size - 1]])
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[wrapped], data)
+
+    def draw(self, key, first, offset, origin, num_steps, num_data):
+        """See `Subsample.draw`; the page holds first rows only."""
+        high, low = random.pairs(key, first, num_steps, 1)
+        return random.bounded(high, low, num_data)
+
+    def index(self, draw, j):
+        """See `Subsample.index`."""
+        return draw[0] + j
+
+    def batch(self, data, draw):
+        """See `Subsample.batch`."""
+        return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, draw[0], self.batch_size), data)
+
+
+@dataclass(frozen=True)
+class Full(Subsample):
+    """All the data in every step: the exact gradient. Cost: N datum visits a step, no randomness."""
+
+    batch_size: int = 1
+
+    def size(self, num_data):
+        """N."""
+        return num_data
+
+    def draw(self, key, first, offset, origin, num_steps, num_data):
+        """Nothing to draw: every step sees the same data."""
+        return jnp.zeros((num_steps, 1), jnp.int32)
+
+    def index(self, draw, j):
+        """See `Subsample.index`."""
+        return j
+
+    def batch(self, data, draw):
+        """All the data, as they are."""
+        return data

@@ -1,0 +1,1 @@
+"""One compiled loop, one host loop, one record."""

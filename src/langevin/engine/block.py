@@ -1,0 +1,238 @@
+"""The hot loop: one compiled function that carries all chains through a block of transitions.
+
+Order of loops: schedule settings, chains (in the "chain" layout), pages of random numbers, ledger rows, transitions.
+Data are an argument. Bounds are dynamic, so one compilation serves every block length.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from langevin import random
+from langevin.engine.program import Program
+from langevin.random import Clock
+
+Array = jax.Array
+PyTree = Any
+
+
+class Parts(NamedTuple):
+    """The arrays that stay the same through a run."""
+
+    kernel: Any
+    gradient: Any
+    data: PyTree
+    keys: dict[str, Array]
+    anchor: Array | None
+    covariance: Array | None
+    references: tuple[Array, ...]
+    traces: tuple[Array, ...]
+
+
+class Block(NamedTuple):
+    """What one dispatch runs: `count` transitions after transition `start`."""
+
+    start: Clock
+    count: Array
+    origin: tuple[Array, ...]
+    row_steps: Array
+    row_offset: Array
+    delta: Array
+    omega: Array
+    stride: Array
+    stride_offset: Array
+
+
+class Output(NamedTuple):
+    """What a block leaves behind: row sums, kept draws and the last positions (the carry itself is donated onwards)."""
+
+    rows: PyTree
+    kept: PyTree
+    theta: Array
+
+
+class Carry(NamedTuple):
+    """State of the chains and the sums of the open row, each with leading axes (settings, chains)."""
+
+    state: PyTree
+    sums: PyTree
+
+
+def chain_gradient(program: Program, parts: Parts, theta: Array, draw: Array) -> Array:
+    """Gradient estimate of one chain; the observations of the minibatch are vector lanes."""
+    layout = program.layout
+    if program.custom_gradient:
+        return layout.ravel(parts.gradient.estimate(layout.unravel(theta), parts.data, draw))
+    base = layout.ravel(parts.gradient.base(program.target, layout.unravel(theta)))
+    if not program.num_data:
+        return base
+    batch = program.subsample.batch(parts.data, draw)
+    terms = jax.vmap(partial(_term, program, parts.gradient), (None, 0))(theta, batch)
+    return base + (program.num_data / program.batch_size) * jnp.sum(terms, axis=0)
+
+
+def wide_gradient(program: Program, parts: Parts, theta: Array, draw: Array) -> Array:
+    """Gradient estimates of all chains; chains are vector lanes, observations are summed in turn."""
+    layout = program.layout
+
+    def base(t: Array) -> Array:
+        return layout.ravel(parts.gradient.base(program.target, layout.unravel(t)))
+
+    prior = jax.vmap(base, -1, -1)(theta)
+    if not program.num_data:
+        return prior
+    term = partial(_term, program, parts.gradient)
+
+    def add(j: Array, total: Array) -> Array:
+        row = program.subsample.index(draw, j)
+        datum = jax.tree.map(lambda leaf: leaf.at[row].get(mode="promise_in_bounds"), parts.data)
+        return total + jax.vmap(term, (-1, 0 if row.ndim else None), -1)(theta, datum)
+
+    total = lax.fori_loop(0, program.batch_size, add, jnp.zeros_like(theta))
+    return prior + (program.num_data / program.batch_size) * total
+
+
+def _term(program: Program, gradient: Any, theta: Array, datum: PyTree) -> Array:
+    layout = program.layout
+    return layout.ravel(gradient.term(program.target, layout.unravel(theta), datum))
+
+
+def full_log_density(program: Program, parts: Parts):
+    """theta -> (log density, gradient) on all the data, for the exact kernels."""
+
+    def log_density(theta: Array) -> Array:
+        return program.target.log_density(program.layout.unravel(theta), parts.data)
+
+    return jax.value_and_grad(log_density)
+
+
+def contributions(program: Program, parts: Parts, theta: Array, grad: Array, delta: Array, omega: Array) -> PyTree:
+    """What one transition of one chain adds to its open row, taken at the left end point theta_{m-1}."""
+    layout = program.layout
+    sums: dict[str, PyTree] = {
+        "values": tuple(
+            omega * o.value(layout, theta, reference)
+            for (_, o), reference in zip(program.observables, parts.references, strict=True)
+        )
+    }
+    if program.corrected:
+        s = jnp.dot(parts.covariance, grad)
+        sums["corrections"] = tuple(
+            omega * o.correction(layout, theta, s, parts.anchor, trace)
+            for (_, o), trace in zip(program.observables, parts.traces, strict=True)
+        )
+        # delta^2 E[g g'] is what drives the bias of the raw average.
+        sums["outer"] = delta**2 * grad[:, None] * grad[None, :]
+    return sums
+
+
+def _draws(program: Program, parts: Parts, keys: dict[str, Array], block: Block, offset: Array):
+    """A page of random numbers: for the transitions start + offset + 1 ... + page."""
+    first = block.start.plus(offset + 1)
+    page, dtype = program.page, jnp.float32
+    eta = random.normals(keys["noise"], first, page, program.layout.size, dtype)
+    if program.exact:
+        return random.log_uniforms(keys["accept"], first, page, dtype), eta
+    if program.custom_gradient:
+        high, low = random.pairs(keys["custom"], first, page, 1)
+        step_keys = jax.random.wrap_key_data(jnp.stack([high[:, 0], low[:, 0]], axis=-1), impl="threefry2x32")
+        return jax.vmap(parts.gradient.draw)(step_keys), eta
+    if not program.num_data:
+        return jnp.zeros((page, 1), jnp.int32), eta
+    draw = program.subsample.draw(keys["subsample"], first, offset, block.origin, page, program.num_data)
+    return draw, eta
+
+
+def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block: Block, carry: Carry):
+    """Runs the block for one chain ("chain") or for all of them as lanes ("wide", chains on the last axis)."""
+    wide = program.layout_kind == "wide"
+    gradient = wide_gradient if wide else chain_gradient
+    contribute, move = partial(contributions, program, parts), parts.kernel.step
+    if wide:
+        contribute = jax.vmap(contribute, (-1, -1, None, None), -1)
+        move = jax.vmap(move, (-1, -1, -1, None), -1)
+
+    def transition(k: Array, at: Array, state: PyTree, sums: PyTree, kept: PyTree, draw: PyTree, eta: Array):
+        delta, omega = block.delta[at], block.omega[at]
+        here = jax.tree.map(lambda leaf: leaf[k], draw)
+        theta = state.theta
+        if program.exact:
+            grad = state.grad
+            state = move(full_log_density(program, parts), state, eta[k], here, delta)
+            sums["acceptance"] = sums["acceptance"] + state.acceptance
+        else:
+            grad = gradient(program, parts, theta, here)
+            state = move(state, grad, eta[k], delta)
+        added = contribute(theta, grad, delta, omega)
+        sums = {**sums, **jax.tree.map(jnp.add, {name: sums[name] for name in added}, added)}
+        if program.keep:
+            slot = (block.stride_offset + at) // block.stride
+            kept = {"theta": kept["theta"].at[slot].set(theta), "grad": kept["grad"].at[slot].set(grad)}
+        return state, sums, kept
+
+    def page(p: Array, carried):
+        begin = p * program.page
+        end = jnp.minimum(begin + program.page, block.count)
+        draw, eta = _draws(program, parts, keys, block, begin)
+
+        def row(inside):
+            at, r, state, sums, rows, kept = inside
+            to_row_end = block.row_steps - (block.row_offset + at) % block.row_steps
+            stop = jnp.minimum(at + to_row_end, end)
+            state, sums, kept = lax.fori_loop(
+                at, stop, lambda i, c: transition(i - begin, i, *c, draw, eta), (state, sums, kept)
+            )
+            whole = stop == at + to_row_end
+            rows = jax.tree.map(lambda buffer, total: buffer.at[r].set(total), rows, sums)
+            sums = jax.tree.map(lambda total: jnp.where(whole, jnp.zeros_like(total), total), sums)
+            return stop, r + whole.astype(jnp.int32), state, sums, rows, kept
+
+        return lax.while_loop(lambda inside: inside[0] < end, row, carried)
+
+    rows = jax.tree.map(lambda s: jnp.zeros((program.row_capacity, *s.shape), s.dtype), carry.sums)
+    theta = carry.state.theta
+    kept = {n: jnp.zeros((program.keep + 1, *theta.shape), theta.dtype) for n in ("theta", "grad")} if program.keep else {}
+    start = (jnp.int32(0), jnp.int32(0), carry.state, carry.sums, rows, kept)
+    pages = (block.count + program.page - 1) // program.page
+    _, _, state, sums, rows, kept = lax.fori_loop(0, pages, page, start)
+    return Carry(state, sums), Output(rows, kept, state.theta)
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=3)
+def advance(program: Program, parts: Parts, block: Block, carry: Carry):
+    """Carries every chain of every schedule setting through the block: (new carry, output).
+
+    `block.delta` and `block.omega` have a leading axis over settings; carry and output have (settings, chains).
+    """
+
+    def setting(given):
+        delta, omega, carry = given
+        here = block._replace(delta=delta, omega=omega)
+        if program.layout_kind == "chain":
+            return lax.map(lambda c: _advance_lanes(program, parts, c[0], here, c[1]), (parts.keys, carry))
+        last = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), (parts.keys, carry))
+        return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), _advance_lanes(program, parts, last[0], here, last[1]))
+
+    return lax.map(setting, (block.delta, block.omega, carry))
+
+
+@partial(jax.jit, static_argnums=0)
+def initial_carry(program: Program, parts: Parts, theta: Array, settings: Array) -> Carry:
+    """States before the first transition and empty sums; theta has shape (chains, d), settings gives the leading axis."""
+
+    def one(theta: Array, keys: dict[str, Array]) -> Carry:
+        if program.exact:
+            state = parts.kernel.init(full_log_density(program, parts), theta)
+            grad, extra = state.grad, {"acceptance": jnp.zeros((), theta.dtype)}
+        else:
+            zero = Clock(jnp.uint32(0), jnp.uint32(0))
+            eta = random.normals(keys["noise"], zero, 1, program.layout.size)[0]
+            state, grad, extra = parts.kernel.init(theta, eta), jnp.zeros_like(theta), {}
+        sums = contributions(program, parts, theta, grad, jnp.zeros((), theta.dtype), jnp.zeros((), theta.dtype))
+        return Carry(state, jax.tree.map(jnp.zeros_like, {**sums, **extra}))
+
+    carry = lax.map(lambda c: one(*c), (theta, parts.keys))
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*settings.shape, *leaf.shape)), carry)

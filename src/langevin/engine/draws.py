@@ -1,0 +1,76 @@
+"""Kept draws: a capped, thinned record of states, whose stride doubles as a function of m alone."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Kept states with the stochastic gradient used there and the weight of the stride each stands for.
+
+    theta and grad have shape (*settings, chains, draws, d); m has (draws,) and weight (*settings, draws): draw k is
+    theta_{m-1} for the transition m that left from it.
+    """
+
+    m: Array
+    theta: Array
+    grad: Array
+    weight: Array
+
+
+class DrawBook:
+    """Collects kept draws, axes (settings, chains, draws, d); every stride-th transition of m leaves one."""
+
+    def __init__(self, cap: int) -> None:
+        self.cap = cap
+        self._m: list[Array] = []
+        self._kept: dict[str, list[Array]] = {"theta": [], "grad": []}
+
+    def copy(self) -> "DrawBook":
+        """An independent book with the same content."""
+        new = DrawBook(self.cap)
+        new._m, new._kept = list(self._m), {name: list(chunks) for name, chunks in self._kept.items()}
+        return new
+
+    def stride(self, m: int) -> int:
+        """The smallest power of two that keeps at most `cap` of m transitions."""
+        stride = 1
+        while m > self.cap * stride:
+            stride *= 2
+        return stride
+
+    def room(self, m: int) -> int:
+        """Transitions after m until the stride doubles."""
+        return self.cap * self.stride(m + 1) - m
+
+    def append(self, start: int, count: int, kept: dict[str, Any]) -> None:
+        """Adds what the device kept in the transitions start + 1 ... start + count (one stride throughout)."""
+        stride = self.stride(start + 1)
+        first, last = start // stride, (start + count) // stride
+        self._m.append(stride * np.arange(first + 1, last + 1))
+        for name, chunks in self._kept.items():
+            chunks.append(np.asarray(kept[name])[:, :, : last - first])
+        self._thin(stride)
+
+    def _thin(self, stride: int) -> None:
+        m = np.concatenate(self._m)
+        even = m % stride == 0
+        if not even.all():
+            self._kept = {name: [np.concatenate(c, axis=2)[:, :, even]] for name, c in self._kept.items()}
+            self._m = [m[even]]
+
+    def draws(self, omega: Array, settings: tuple[int, ...]) -> Draws | None:
+        """The draws of a run of m transitions; `omega` holds omega_1 ... omega_m, settings on axis 0."""
+        stride = self.stride(max(omega.shape[1], 1))
+        self._thin(stride) if self._m else None
+        m = np.concatenate(self._m) if self._m else np.zeros(0, int)
+        if not m.size:
+            return None
+        weight = omega[:, : m[-1]].reshape(omega.shape[0], -1, stride).sum(axis=-1)
+        theta, grad = (np.concatenate(chunks, axis=2) for chunks in self._kept.values())
+        shaped = (array.reshape(*settings, *array.shape[1:]) for array in (theta, grad, weight))
+        return Draws(m, *shaped)

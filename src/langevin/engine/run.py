@@ -1,0 +1,273 @@
+"""The host loop: sends block after block to the device and keeps the books."""
+
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from langevin import random
+from langevin.anchor import Anchor
+from langevin.data.subsample import Subsample
+from langevin.engine import block as device
+from langevin.engine import setup
+from langevin.engine.draws import DrawBook
+from langevin.engine.interrupt import stop_requests
+from langevin.engine.ledger import Ledger, RowBook
+from langevin.engine.program import MOST_ROWS, device_row_steps, row_steps
+from langevin.engine.progress import Progress
+from langevin.errors import Diverged
+from langevin.gradients import Minibatch
+from langevin.kernels import SGLD
+from langevin.schedules import Schedule
+from langevin.target import Target
+
+PyTree = Any
+Rows = dict[str, np.ndarray]
+
+_BLOCK_SECONDS = 0.1
+_RUNAWAY = 1e12
+
+
+def run(
+    target: Target,
+    data: PyTree,
+    theta_0: PyTree,
+    *,
+    schedule: Schedule,
+    num_steps: int,
+    kernel: Any = SGLD(),
+    gradient: Any = Minibatch(),
+    subsample: Subsample | None = None,
+    observables: Mapping[str, Any] | None = None,
+    chains: int | Sequence[int] = 1,
+    seed: int = 0,
+    anchor: Anchor | None = None,
+    weight_power: float = 1.0,
+    keep: int = 0,
+    layout: str | None = None,
+    progress: bool | None = None,
+    resume: Ledger | None = None,
+    block_steps: int | None = None,
+) -> Ledger:
+    """Runs chains of a kernel on a posterior and returns the ledger of their weighted sums.
+
+    `chains` is a number or a list of chain numbers: chain k moves in the same way whether it runs alone or among others.
+    `anchor=lv.laplace(...)` adds the Poisson correction and the estimate of the bias. `keep` caps the kept draws of a
+    chain. `resume` continues an earlier ledger of the same call up to `num_steps` transitions in all. `block_steps` caps
+    the transitions of one dispatch; it changes no result. `layout` is "chain", "wide" or None (the faster one; see
+    `Program`). Array-valued schedule parameters add leading axes to every result, with common random numbers.
+
+    Cost: num_steps * n datum visits a chain. Memory does not grow with num_steps. Ctrl-C returns the partial ledger.
+
+    Example:
+        >>> import langevin as lv
+        >>> model = lv.models.LinearGaussian.simulate(seed=1)
+        >>> ledger = lv.run(model.target, model.data, 0.0, subsample=lv.WithoutReplacement(10),
+        ...                 schedule=lv.Polynomial(a=1.0, b=50.0, alpha=1/3), num_steps=1000, chains=2)
+        >>> lv.estimate(ledger)["theta.mean"].status
+        'ok'
+    """
+    session = _Session(
+        setup.prepare(
+            target, data, theta_0, schedule=schedule, kernel=kernel, gradient=gradient, subsample=subsample,
+            observables=observables, chains=chains, seed=seed, anchor=anchor, weight_power=weight_power, keep=keep,
+            layout=layout,
+        )
+    )  # fmt: skip
+    if resume is not None:
+        session.restore(resume)
+    return session.advance_to(setup.whole_number("num_steps", num_steps, 1), progress, block_steps)
+
+
+class _Session:
+    """A run under way: the prepared call, the device state and the books."""
+
+    def __init__(self, prepared: setup.Prepared) -> None:
+        self.call = prepared
+        self.program, self.schedule = prepared.program, prepared.schedule
+        self.settings = int(np.prod(prepared.schedule.batch_shape))
+        self.m = 0
+        self.carry: Any = None
+        self.rows, self.draws = RowBook(), DrawBook(self.program.keep)
+        self.interrupted = False
+
+    def restore(self, ledger: Ledger) -> None:
+        """Goes on from where a ledger of the same call ended."""
+        if ledger.carry is None or not np.array_equal(ledger.chains, self.call.chains):
+            raise ValueError(
+                f"resume must be an unstacked ledger of the chains {self.call.chains}, got {ledger!r}. "
+                f"Resume each part with the chains that it was run with."
+            )
+        rows, draws, carry = ledger.carry
+        # The device takes over the buffers it is given: hand it copies, so that a ledger can be resumed twice.
+        self.m, self.rows, self.draws = ledger.num_steps, rows.copy(), draws.copy()
+        self.carry = jax.tree.map(jnp.array, carry)
+
+    def advance_to(self, num_steps: int, progress: bool | None, block_steps: int | None) -> Ledger:
+        """Runs until transition num_steps and returns the ledger so far."""
+        if num_steps < self.m:
+            raise ValueError(f"num_steps counts all transitions: it must be at least {self.m}, got {num_steps}.")
+        most = self.program.capacity
+        if block_steps is not None:
+            most = min(most, setup.whole_number("block_steps", block_steps, 1))
+        count = min(most, 256) if block_steps is None else most
+        display = Progress(num_steps, self.settings * len(self.call.chains), progress)
+        if self.carry is None:
+            self.carry = device.initial_carry(self.program, self.call.parts, self.call.starts, np.zeros(self.settings))
+        waiting = None
+        with stop_requests() as stop_requested:
+            while self.m < num_steps and not stop_requested():
+                began = monotonic()
+                # One block is always under way while the host keeps the books of the one before.
+                launched = self._launch(self._fitting(min(count, num_steps - self.m)))
+                if waiting is not None:
+                    self._collect(waiting)
+                    display.update(waiting.start)
+                waiting = launched
+                if monotonic() - began < _BLOCK_SECONDS:
+                    count = min(2 * count, most)
+            if waiting is not None:
+                self._collect(waiting)
+        self.interrupted = self.m < num_steps
+        display.close(self.m)
+        return self.ledger()
+
+    def _fitting(self, count: int) -> int:
+        """`count` cut down so that the block stays within one length of rows and of strides."""
+        count = min(count, MOST_ROWS * row_steps(self.m + 1) - self.m)
+        return min(count, self.draws.room(self.m)) if self.program.keep else count
+
+    def _steps(self, m_first: int, m_last: int) -> tuple[np.ndarray, np.ndarray]:
+        """delta_m and omega_m for a range of m, computed in float64 and rounded once; settings on axis 0."""
+        m = np.arange(m_first, m_last + 1)
+        delta = self.schedule.delta(m).reshape(self.settings, -1)
+        omega = delta if self.call.weight_power == 1.0 else delta**self.call.weight_power
+        return delta.astype(np.float32), omega.astype(np.float32)
+
+    def _step_sums(self, m_first: int, m_last: int, rows: int) -> Rows:
+        """Sums of delta, delta^2 and omega over `rows` rows of equal length, (rows, settings), of the rounded steps."""
+        delta, omega = (steps.astype(np.float64).reshape(self.settings, rows, -1) for steps in self._steps(m_first, m_last))
+        return {name: s.sum(axis=-1).T for name, s in (("delta", delta), ("delta2", delta**2), ("omega", omega))}
+
+    def _launch(self, count: int) -> "_Sent":
+        m, program = self.m, self.program
+        delta, omega = (np.pad(s, ((0, 0), (0, program.capacity - count))) for s in self._steps(m + 1, m + count))
+        length = device_row_steps(m + 1)
+        stride = self.draws.stride(m + 1) if program.keep else 1
+        block = device.Block(
+            start=random.Clock.at(m),
+            count=np.int32(count),
+            origin=() if program.subsample is None else program.subsample.origin(m, program.num_data),
+            row_steps=np.int32(length),
+            row_offset=np.int32(m % length),
+            delta=delta,
+            omega=omega,
+            stride=np.int32(stride),
+            stride_offset=np.int32(m % stride),
+        )
+        self.carry, output = device.advance(program, self.call.parts, block, self.carry)
+        self.m += count
+        return _Sent(m, count, length, output)
+
+    def _collect(self, sent: "_Sent") -> None:
+        """Books the whole rows and kept draws of a finished block; raises `Diverged` if a chain left the finite world."""
+        first = sent.start // sent.row_steps
+        whole = (sent.start + sent.count) // sent.row_steps - first
+        rows = self._book_rows(sent.output.rows, whole)
+        self._check_finite(sent, rows)
+        if whole:
+            rows |= self._step_sums(first * sent.row_steps + 1, (first + whole) * sent.row_steps, whole)
+            self.rows.append(rows, sent.row_steps)
+        if self.program.keep:
+            self.draws.append(sent.start, sent.count, sent.output.kept)
+
+    def _book_rows(self, rows: PyTree, count: int) -> Rows:
+        """The first device rows as float64 arrays by name, (rows, settings, chains, ...)."""
+        flat = {}
+        for kind, sums in rows.items():
+            if isinstance(sums, tuple):
+                flat.update({f"{kind}/{name}": leaf for name, leaf in zip(self.call.columns, sums, strict=True)})
+            else:
+                flat[kind] = sums
+        return {name: np.moveaxis(np.asarray(s)[:, :, :count], 2, 0).astype(np.float64) for name, s in flat.items()}
+
+    def _check_finite(self, sent: "_Sent", rows: Rows) -> None:
+        theta = np.asarray(sent.output.theta)
+        values = [sums for name, sums in rows.items() if name.startswith("values/")]
+        # axes (rows, settings, chains); the positions at the end of the block stand for the row that is still open
+        bad = np.logical_or.reduce([~np.isfinite(sums).all(axis=-1) for sums in values])
+        bad = np.concatenate([bad, ~(np.abs(theta).max(axis=-1) < _RUNAWAY)[None]])
+        if not bad.any():
+            return
+        lost = bad.any(axis=0)
+        setting, chain = np.argwhere(lost)[0]
+        m = (sent.start // sent.row_steps + int(np.argmax(bad[:, setting, chain]))) * sent.row_steps + 1
+        delta = self.schedule.delta(np.array([m])).reshape(self.settings)[setting]
+        self.carry = None
+        raise Diverged(
+            f"chain {self.call.chains[chain]} left the finite numbers in the row of transitions from m = {m}, where "
+            f"delta_m = {delta:.3g} ({lost.sum()} of {lost.size} chains did): the step is too large for the curvature or "
+            f"the tails of this target. Use smaller steps (try a tenth), start nearer to the mode, or reduce the gradient "
+            f"noise. The rows up to m = {self.rows.m} are attached as `.ledger`.",
+            self.ledger() if self.rows.m else None,
+        )
+
+    def ledger(self) -> Ledger:
+        """The books as they stand; after a divergence, the whole rows before it."""
+        m, open_row = self.m, {}
+        if self.carry is None:
+            m = self.rows.m
+        elif m > self.rows.m:
+            open_row = self._book_rows(jax.tree.map(lambda leaf: leaf[:, :, None], self.carry.sums), 1)
+            open_row |= self._step_sums(self.rows.m + 1, m, 1)
+        length, table = self.rows.table(open_row, m)
+        shape = self.schedule.batch_shape
+
+        def settings_first(rows: np.ndarray, chains: bool = True) -> np.ndarray:
+            moved = np.moveaxis(rows, 0, 2 if chains else 1)
+            return moved.reshape(*shape, *moved.shape[1:])
+
+        def by_name(kind: str) -> dict[str, np.ndarray]:
+            return {name: settings_first(table[f"{kind}/{name}"]) for name in self.call.columns}
+
+        corrected = self.program.corrected
+        return Ledger(
+            num_steps=m,
+            row_steps=length,
+            chains=self.call.chains,
+            names=self.program.layout.names,
+            schedule=self.schedule,
+            weight_power=self.call.weight_power,
+            cost_per_step=self.call.cost_per_step,
+            sum_delta=settings_first(table["delta"], chains=False),
+            sum_delta2=settings_first(table["delta2"], chains=False),
+            sum_omega=settings_first(table["omega"], chains=False),
+            values=by_name("values"),
+            corrections=by_name("corrections") if corrected else None,
+            outer=settings_first(table["outer"]) if corrected else None,
+            acceptance=settings_first(table["acceptance"]) if self.program.exact else None,
+            columns=self.call.columns,
+            anchor=self.call.anchor,
+            exact=self.program.exact,
+            iid=self.program.subsample is None or self.program.subsample.iid,
+            discretisation_bias=self.call.discretisation_bias,
+            draws=self.draws.draws(self._steps(1, m)[1].astype(np.float64), shape) if self.program.keep else None,
+            carry=None if self.carry is None else self._copies(),
+            interrupted=self.interrupted,
+        )
+
+    def _copies(self) -> tuple[RowBook, DrawBook, PyTree]:
+        """What `restore` needs, independent of this session."""
+        return self.rows.copy(), self.draws.copy(), jax.tree.map(np.array, self.carry)
+
+
+class _Sent(NamedTuple):
+    """A block on its way: the transition it starts after, its length, and what the device will answer."""
+
+    start: int
+    count: int
+    row_steps: int
+    output: device.Output

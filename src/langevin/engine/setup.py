@@ -1,0 +1,210 @@
+"""From a user's call to a program: checks every argument and lays out what the device needs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from langevin import random
+from langevin.anchor import Anchor
+from langevin.data.source import DataSource, as_source
+from langevin.data.subsample import Subsample
+from langevin.engine.block import Parts
+from langevin.engine.ledger import Column
+from langevin.engine.program import BASE_ROW, Program, choose_layout, choose_page
+from langevin.gradients import CustomGradient, DatumGradient
+from langevin.observables import Function, Moments, named
+from langevin.schedules import Schedule
+from langevin.target import Layout, Target
+
+PyTree = Any
+
+# Transitions of one dispatch at most, and floats of its row buffer at most.
+_CAPACITY = 8192
+_ROW_FLOATS = 2**22
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A checked call: what is compiled, the arrays it runs on, and what the ledger needs to remember."""
+
+    program: Program
+    parts: Parts
+    starts: jax.Array
+    schedule: Schedule
+    weight_power: float
+    chains: np.ndarray
+    columns: dict[str, Column]
+    anchor: Anchor | None
+    cost_per_step: int
+    discretisation_bias: bool
+
+
+def prepare(
+    target: Target,
+    data: PyTree,
+    theta_0: PyTree,
+    *,
+    schedule: Schedule,
+    kernel: Any,
+    gradient: Any,
+    subsample: Subsample | None,
+    observables: Mapping[str, Any] | None,
+    chains: int | Sequence[int],
+    seed: int,
+    anchor: Anchor | None,
+    weight_power: float,
+    keep: int,
+    layout: str | None,
+) -> Prepared:
+    """Checks the arguments of `run` and builds its program."""
+    _require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
+    _require(isinstance(schedule, Schedule), "schedule", schedule, "a step-size law", "lv.Polynomial(a=1.0, b=50.0)")
+    _require(weight_power > 0, "weight_power", weight_power, "positive", "1.0, the paper's pi_m")
+    _require(layout in (None, "chain", "wide"), "layout", layout, "'chain', 'wide' or None", "None")
+    chain_numbers = _chain_numbers(chains)
+    seed = whole_number("seed", seed, 0)
+    keep = whole_number("keep", keep, 0)
+    shape = Layout.of(theta_0)
+    source = None if data is None else as_source(data)
+    target.check(theta_0, None if source is None else source.arrays)
+    subsample = _subsample(subsample, gradient, kernel, source)
+    if anchor is not None and anchor.layout != shape:
+        raise ValueError("anchor must be of the same target: its parameters differ from theta_0. Call lv.laplace anew.")
+    program = _program(target, shape, source, kernel, gradient, subsample, observables, len(chain_numbers), anchor, keep, layout)
+    theta = np.asarray(shape.ravel(theta_0), np.float32)
+    parts, columns = _parts(program, source, kernel, gradient, chain_numbers, seed, anchor, theta)
+    return Prepared(
+        program=program,
+        parts=parts,
+        starts=jnp.broadcast_to(theta, (len(chain_numbers), theta.size)),
+        schedule=schedule,
+        weight_power=float(weight_power),
+        chains=chain_numbers,
+        columns=columns,
+        anchor=anchor,
+        cost_per_step=_cost(program, kernel, gradient),
+        discretisation_bias=getattr(kernel, "discretisation_bias", True),
+    )
+
+
+def whole_number(name: str, value: Any, lowest: int) -> int:
+    """`value` as an int of at least `lowest`, or a ValueError that names the argument."""
+    good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= lowest
+    _require(good, name, value, f"an integer of at least {lowest}", str(max(lowest, 1)))
+    return int(value)
+
+
+def _require(good: Any, name: str, value: Any, rule: str, remedy: str) -> None:
+    if not good:
+        raise ValueError(f"{name} must be {rule}, got {value!r}. Try {name}={remedy}.")
+
+
+def _chain_numbers(chains: int | Sequence[int]) -> np.ndarray:
+    if isinstance(chains, (int, np.integer)):
+        return np.arange(whole_number("chains", chains, 1))
+    numbers = np.asarray(chains)
+    good = numbers.ndim == 1 and numbers.size and numbers.dtype.kind in "iu" and numbers.min() >= 0
+    _require(good and len(set(numbers.tolist())) == numbers.size, "chains", chains, "a number or distinct chain numbers", "4")
+    return numbers.astype(np.int64)
+
+
+def _subsample(subsample: Subsample | None, gradient: Any, kernel: Any, source: DataSource | None) -> Subsample | None:
+    exact = hasattr(kernel, "target_acceptance")
+    custom = isinstance(gradient, CustomGradient)
+    if not custom and not isinstance(gradient, DatumGradient):
+        raise ValueError(
+            f"gradient must be lv.Minibatch(), lv.ControlVariate(anchor) or an object with draw, estimate and cost, got "
+            f"{gradient!r}."
+        )
+    if source is None or custom or exact:
+        if subsample is not None:
+            reason = "there are no data" if source is None else "an exact kernel sees all the data" if exact else (
+                "the gradient brings its own randomness")  # fmt: skip
+            raise ValueError(f"subsample must be None here, got {subsample!r}: {reason}.")
+        return None
+    _require(isinstance(subsample, Subsample), "subsample", subsample, "a way to draw minibatches", "lv.WithoutReplacement(10)")
+    assert subsample is not None
+    subsample.check(source.num_data)
+    return subsample
+
+
+def _program(target, shape, source, kernel, gradient, subsample, observables, num_chains, anchor, keep, layout) -> Program:
+    exact, custom = hasattr(kernel, "target_acceptance"), isinstance(gradient, CustomGradient)
+    num_data = 0 if source is None else source.num_data
+    batch_size = subsample.size(num_data) if subsample is not None else num_data
+    kind = layout if layout is not None else choose_layout(num_chains, shape.size, batch_size, gradient, exact)
+    if kind == "wide" and (exact or custom):
+        raise ValueError("layout must be 'chain' for exact kernels and gradients with their own randomness, got 'wide'.")
+    pairs = named({"theta": Moments()} if observables is None else observables)
+    size = sum(o.size(shape) for _, o in pairs) * (2 if anchor is not None else 1)
+    size += shape.size**2 if anchor is not None else 0
+    capacity = _CAPACITY
+    while capacity > 64 and capacity // BASE_ROW * size * num_chains > _ROW_FLOATS:
+        capacity //= 2
+    draws = 0 if exact or custom or not num_data else 2 * batch_size
+    return Program(
+        target=target,
+        layout=shape,
+        subsample=subsample,
+        observables=pairs,
+        num_data=num_data,
+        num_chains=num_chains,
+        layout_kind=kind,
+        exact=exact,
+        corrected=anchor is not None,
+        custom_gradient=custom,
+        keep=keep,
+        capacity=capacity,
+        page=choose_page(num_chains if kind == "wide" else 1, draws + shape.size, kind == "wide"),
+    )
+
+
+def _parts(program, source, kernel, gradient, chains, seed, anchor, theta) -> tuple[Parts, dict[str, Column]]:
+    data = None if source is None else source.arrays
+    if program.subsample is not None:
+        data = program.subsample.prepare(data, seed)
+    streams = {"noise": random.NOISE}
+    if program.exact:
+        streams["accept"] = random.ACCEPT
+    elif program.custom_gradient:
+        streams["custom"] = random.CUSTOM
+    elif program.num_data:
+        streams["subsample"] = random.SUBSAMPLE
+    keys = {name: jnp.asarray(random.stream_keys(seed, chains, stream).T) for name, stream in streams.items()}
+    centre = jnp.asarray(theta if anchor is None else anchor.theta, jnp.float32)
+    references = tuple(o.reference(program.layout, centre) for _, o in program.observables)
+    hessians = [None if anchor is None else o.hessian(anchor) for _, o in program.observables]
+    traces = tuple(
+        jnp.asarray(np.einsum("kij,ij->k", q, anchor.covariance), jnp.float32) for q in hessians if q is not None
+    )
+    columns = {
+        name: Column(
+            shape=o.shape(program.layout) if isinstance(o, Function) else (o.size(program.layout),),
+            reference=np.asarray(reference, np.float64),
+            pairs=o.pairs(program.layout.size) if isinstance(o, Moments) else None,
+            hessian=q,
+        )
+        for (name, o), reference, q in zip(program.observables, references, hessians, strict=True)
+    }
+    parts = Parts(
+        kernel=kernel,
+        gradient=gradient,
+        data=jax.tree.map(jnp.asarray, data),
+        keys=keys,
+        references=references,
+        anchor=None if anchor is None else centre,
+        covariance=None if anchor is None else jnp.asarray(anchor.covariance, jnp.float32),
+        traces=traces,
+    )
+    return parts, columns
+
+
+def _cost(program: Program, kernel: Any, gradient: Any) -> int:
+    """Datum visits of one transition of one chain; one for a target without data."""
+    if program.custom_gradient:
+        return int(gradient.cost(program.num_data))
+    return (program.batch_size if program.num_data else 1) * getattr(kernel, "num_leapfrog", 1)

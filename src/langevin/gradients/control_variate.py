@@ -1,0 +1,55 @@
+"""Minibatch gradients with the noise at the anchor removed, to first or second order."""
+
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from langevin.anchor import Anchor
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ControlVariate:
+    """Minibatch gradient minus its Taylor polynomial at the anchor, plus the polynomial's exact sum over all data.
+
+    order 1:  term_i = g_i(theta) - g_i(a),                         base = grad log prior(theta) + sum_i g_i(a)
+    order 2:  term_i = g_i(theta) - g_i(a) - Hess_i(a) (theta - a), base = order 1 + sum_i Hess_i(a) (theta - a)
+
+    with g_i the gradient of one log likelihood and a the anchor (`lv.laplace`). One `jvp` of g_i at a gives both parts:
+    no N x d table is stored. Cost: n datum visits. Whitened noise variance about d/n (order 1) and of order 1/(N n)
+    (order 2): far from the anchor it can exceed that of the plain gradient.
+    """
+
+    anchor: Anchor
+    order: int = field(default=1, metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        if self.order not in (1, 2):
+            raise ValueError(f"order must be 1 or 2, got {self.order!r}. Order 2 needs an affordable Hessian.")
+        if isinstance(self.anchor.theta, (jax.Array, np.ndarray)) and self.anchor.likelihood_grad is None:
+            raise ValueError("anchor must come from data: the target has no log_likelihood to subsample. Use Full().")
+
+    def base(self, target, theta):
+        """The part that needs no data: the prior's gradient and the polynomial's sum over all data."""
+        layout = self.anchor.layout
+        step = layout.ravel(theta) - self.anchor.theta
+        total = self.anchor.likelihood_grad
+        if self.order == 2:
+            total = total + jnp.dot(self.anchor.likelihood_hessian, step)
+        return jax.tree.map(jnp.add, jax.grad(target.log_prior)(theta), layout.unravel(total))
+
+    def term(self, target, theta, datum):
+        """The remainder of one datum's gradient beyond the polynomial."""
+
+        def datum_grad(t):
+            return jax.grad(target.log_likelihood)(t, datum)
+
+        here = datum_grad(theta)
+        anchor = self.anchor.layout.unravel(self.anchor.theta)
+        if self.order == 1:
+            return jax.tree.map(jnp.subtract, here, datum_grad(anchor))
+        step = jax.tree.map(jnp.subtract, theta, anchor)
+        there, along = jax.jvp(datum_grad, (anchor,), (step,))
+        return jax.tree.map(lambda g, g_a, h_a: g - (g_a + h_a), here, there, along)

@@ -1,0 +1,22 @@
+"""The plain minibatch gradient."""
+
+from dataclasses import dataclass
+
+import jax
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Minibatch:
+    """grad log prior(theta) + (N/n) sum_{i in batch} grad log likelihood(theta, datum_i).
+
+    Cost: n datum visits. Whitened noise variance about N/n; with `Full()` it is the exact gradient.
+    """
+
+    def base(self, target, theta):
+        """grad log prior."""
+        return jax.grad(target.log_prior)(theta)
+
+    def term(self, target, theta, datum):
+        """grad log likelihood of one datum."""
+        return jax.grad(target.log_likelihood)(theta, datum)

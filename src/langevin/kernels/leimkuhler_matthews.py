@@ -1,0 +1,37 @@
+"""The Leimkuhler-Matthews integrator of Langevin dynamics."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+
+class LeimkuhlerMatthewsState(NamedTuple):
+    """The position and the noise that the next step shares with the last one."""
+
+    theta: Array
+    eta: Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LeimkuhlerMatthews:
+    """theta_m = theta_{m-1} + delta_m / 2 * grad + sqrt(delta_m) * (eta_{m-1} + eta_m) / 2.
+
+    Averaging neighbouring noises makes the stationary variance exact on Gaussian targets and the bias of order delta^2
+    for exact gradients at a constant step; gradient noise adds its own bias of order delta. Cost: one gradient.
+    """
+
+    def init(self, theta: Array, eta: Array) -> LeimkuhlerMatthewsState:
+        """The state before the first step, with the noise of index 0."""
+        return LeimkuhlerMatthewsState(theta, eta)
+
+    def step(
+        self, state: LeimkuhlerMatthewsState, grad: Array, eta: Array, delta: Array
+    ) -> LeimkuhlerMatthewsState:
+        """One transition."""
+        theta = state.theta + 0.5 * delta * grad + jnp.sqrt(delta) * (0.5 * (state.eta + eta))
+        return LeimkuhlerMatthewsState(theta, eta)

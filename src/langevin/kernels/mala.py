@@ -1,0 +1,38 @@
+"""The Metropolis-adjusted Langevin algorithm."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from langevin.kernels import exact
+from langevin.kernels.exact import ExactState, LogDensity
+
+Array = jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class MALA:
+    """Propose theta' = theta + delta / 2 * grad + sqrt(delta) * eta; accept by Metropolis-Hastings with
+
+    log q(theta | theta') = -|theta - theta' - delta / 2 * grad'|^2 / (2 delta). Exact: no bias at any step size.
+    Cost: one full gradient, N datum visits a step. Acceptance near 0.574 is best for large d, about 0.7 for d = 3.
+    """
+
+    target_acceptance = 0.574
+
+    def init(self, log_density: LogDensity, theta: Array) -> ExactState:
+        """The state before the first step."""
+        return exact.init(log_density, theta)
+
+    def step(
+        self, log_density: LogDensity, state: ExactState, eta: Array, log_uniform: Array, delta: Array
+    ) -> ExactState:
+        """One transition."""
+        theta = state.theta + 0.5 * delta * state.grad + jnp.sqrt(delta) * eta
+        value, grad = log_density(theta)
+        backward = state.theta - theta - 0.5 * delta * grad
+        # The forward log proposal density is -|eta|^2 / 2 by construction.
+        log_ratio = value - state.log_density - 0.5 * jnp.sum(backward**2) / delta + 0.5 * jnp.sum(eta**2)
+        return exact.accept(state, ExactState(theta, value, grad, state.acceptance), log_ratio, log_uniform)

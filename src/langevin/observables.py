@@ -1,0 +1,155 @@
+"""Test functions phi and the correction that the Laplace model's Poisson solution gives each of them.
+
+Write u = theta - anchor, Sigma the Laplace covariance, s = Sigma grad. For phi with gradient b and Hessian Q at the
+anchor, the Poisson equation A h = phi - pi(phi) of the Laplace model (whitened Langevin dynamics) has the solution
+h = -2 b.u - u'Qu / 2, so that
+
+    phi - A h = phi + b.s + u'Qs / 2 + tr(Sigma Q) / 2,
+
+nearly constant in theta when the posterior is near-Gaussian, and with mean pi(phi) since pi(A h) = 0. A stochastic
+gradient in s keeps it unbiased.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from langevin.anchor import Anchor
+from langevin.target import Layout
+
+Array = jax.Array
+# Second moments of more parameters than this are kept for the diagonal only.
+_FULL_COVARIANCE_UP_TO = 32
+
+
+class Observable(Protocol):
+    """What the engine needs of a test function; flat theta in, a flat vector of values out."""
+
+    def size(self, layout: Layout) -> int:
+        """Number of values."""
+
+    def reference(self, layout: Layout, centre: Array) -> Array:
+        """What `value` subtracts, computed once from the flat theta that sums are centred at."""
+
+    def value(self, layout: Layout, theta: Array, reference: Array) -> Array:
+        """phi(theta), centred at the reference."""
+
+    def correction(self, layout: Layout, theta: Array, s: Array, anchor: Array, trace: Array) -> Array:
+        """-A h(theta) = b.s + u'Qs / 2 + trace / 2, where trace = tr(Sigma Q)."""
+
+    def hessian(self, anchor: Anchor) -> np.ndarray:
+        """Q of every value at the anchor, shape (size, d, d), float64."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """Any JAX function of theta with values in arrays. Cost of its correction: about three evaluations."""
+
+    phi: Callable[[Any], Any]
+
+    def shape(self, layout: Layout) -> tuple[int, ...]:
+        """Shape of one value."""
+        value = jax.eval_shape(lambda t: self.phi(layout.unravel(t)), jax.ShapeDtypeStruct((layout.size,), jnp.float32))
+        if not hasattr(value, "shape"):
+            raise ValueError(
+                f"an observable must return one array, got {type(value).__name__} from {self.phi!r}. "
+                f"Split it into several named observables."
+            )
+        return value.shape
+
+    def size(self, layout: Layout) -> int:
+        """See `Observable`."""
+        return int(np.prod(self.shape(layout)))
+
+    def _flat(self, layout: Layout, theta: Array) -> Array:
+        return jnp.reshape(self.phi(layout.unravel(theta)), -1)
+
+    def reference(self, layout: Layout, centre: Array) -> Array:
+        """phi(centre)."""
+        return self._flat(layout, centre)
+
+    def value(self, layout: Layout, theta: Array, reference: Array) -> Array:
+        """phi(theta) - phi(centre)."""
+        return self._flat(layout, theta) - reference
+
+    def correction(self, layout: Layout, theta: Array, s: Array, anchor: Array, trace: Array) -> Array:
+        """See `Observable`; b.s and u'Qs are one nested directional derivative."""
+
+        def along_s(t: Array) -> Array:
+            return jax.jvp(lambda r: self._flat(layout, r), (t,), (s,))[1]
+
+        first, second = jax.jvp(along_s, (anchor,), (theta - anchor,))
+        return first + 0.5 * (second + trace)
+
+    def hessian(self, anchor: Anchor) -> np.ndarray:
+        """See `Observable`."""
+        with jax.enable_x64(True):
+            return np.asarray(jax.hessian(lambda t: self._flat(anchor.layout, t))(anchor.theta))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """First and second moments of theta jointly, so that means, variances, sds and covariances come with error bars.
+
+    Values: u and u_i u_j, centred at the anchor or the first state. All pairs up to d = 32, else the diagonal only;
+    `covariance` overrides. Corrected: u + s and u_i u_j + (u_i s_j + u_j s_i) / 2 + Sigma_ij. Cost: d^2 a step.
+    """
+
+    covariance: bool | None = None
+
+    def pairs(self, dimension: int) -> tuple[np.ndarray, np.ndarray]:
+        """Index pairs i <= j whose second moments are kept."""
+        full = dimension <= _FULL_COVARIANCE_UP_TO if self.covariance is None else self.covariance
+        if full:
+            return np.triu_indices(dimension)
+        return np.arange(dimension), np.arange(dimension)
+
+    def size(self, layout: Layout) -> int:
+        """See `Observable`."""
+        return layout.size + len(self.pairs(layout.size)[0])
+
+    def reference(self, layout: Layout, centre: Array) -> Array:
+        """The centre itself."""
+        return centre
+
+    def value(self, layout: Layout, theta: Array, reference: Array) -> Array:
+        """(u, u_i u_j), u = theta - centre."""
+        u = theta - reference
+        i, j = self.pairs(layout.size)
+        return jnp.concatenate([u, u[i] * u[j]])
+
+    def correction(self, layout: Layout, theta: Array, s: Array, anchor: Array, trace: Array) -> Array:
+        """See `Observable`."""
+        u = theta - anchor
+        i, j = self.pairs(layout.size)
+        return jnp.concatenate([s, 0.5 * (u[i] * s[j] + u[j] * s[i])]) + 0.5 * trace
+
+    def hessian(self, anchor: Anchor) -> np.ndarray:
+        """See `Observable`."""
+        d = anchor.layout.size
+        i, j = self.pairs(d)
+        second = np.zeros((len(i), d, d))
+        second[np.arange(len(i)), i, j] += 1.0
+        second[np.arange(len(i)), j, i] += 1.0
+        return np.concatenate([np.zeros((d, d, d)), second])
+
+
+def named(observables: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """The user's mapping as static (name, observable) pairs; plain functions become `Function`."""
+    if not isinstance(observables, Mapping) or not observables:
+        raise ValueError(
+            f"observables must be a non-empty mapping of names to functions of theta or lv.Moments(), got "
+            f"{observables!r}. Try observables={{'theta': lv.Moments()}}."
+        )
+    pairs = []
+    for name, observable in observables.items():
+        if not hasattr(observable, "correction"):
+            if not callable(observable):
+                raise ValueError(f"observable {name!r} must be a function of theta or lv.Moments(), got {observable!r}.")
+            observable = Function(observable)
+        pairs.append((name, observable))
+    return tuple(pairs)

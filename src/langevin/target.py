@@ -1,0 +1,179 @@
+"""The posterior: a log prior and the log likelihood of one datum, over any pytree of parameters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+Array = jax.Array
+PyTree = Any
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a pytree of float arrays lies in one flat vector; a static, hashable value."""
+
+    treedef: Any
+    shapes: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, tree: PyTree, argument: str = "theta_0") -> "Layout":
+        """The layout of a parameter pytree; raises if a leaf is not a floating-point array."""
+        paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
+        if not paths:
+            raise ValueError(f"{argument} must hold at least one array, got {tree!r}. Try {argument}=jnp.zeros(3).")
+        for path, leaf in paths:
+            dtype = np.asarray(leaf).dtype
+            if not np.issubdtype(dtype, np.floating):
+                raise ValueError(
+                    f"{argument}{jax.tree_util.keystr(path)} must be a floating-point array, got dtype {dtype}: "
+                    f"gradients need real numbers. Write 0.0 for 0, or use .astype(float)."
+                )
+            if not np.all(np.isfinite(leaf)):
+                raise ValueError(
+                    f"{argument}{jax.tree_util.keystr(path)} must be finite, got {np.asarray(leaf)!r}. "
+                    f"Start from a point where the log posterior is finite."
+                )
+        shapes = tuple(np.shape(leaf) for _, leaf in paths)
+        names = tuple(
+            _name(path) + (f"[{','.join(map(str, index))}]" if shape else "")
+            for (path, _), shape in zip(paths, shapes, strict=True)
+            for index in np.ndindex(*shape)
+        )
+        return cls(treedef, shapes, names)
+
+    @property
+    def size(self) -> int:
+        """Dimension d of the flat vector."""
+        return sum(prod(shape) for shape in self.shapes)
+
+    def ravel(self, tree: PyTree) -> Array:
+        """The pytree as one flat vector."""
+        leaves = self.treedef.flatten_up_to(tree)
+        if len(leaves) == 1:
+            return jnp.reshape(leaves[0], -1)
+        return jnp.concatenate([jnp.reshape(leaf, -1) for leaf in leaves])
+
+    def unravel(self, flat: Array) -> PyTree:
+        """The flat vector as a pytree."""
+        leaves, start = [], 0
+        for shape in self.shapes:
+            leaves.append(jnp.reshape(flat[start : start + prod(shape)], shape))
+            start += prod(shape)
+        return self.treedef.unflatten(leaves)
+
+
+def _name(path: tuple) -> str:
+    """A parameter's name from its pytree path: {"beta": ...} -> beta; a bare array is called theta."""
+    keys = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in path]
+    return ".".join(keys) if keys else "theta"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A posterior pi(theta) proportional to exp(log_prior(theta) + sum_i log_likelihood(theta, datum_i)).
+
+    log_prior: theta -> scalar. log_likelihood: (theta, ONE datum) -> scalar, datum the pytree of the data without its
+    leading axis; None for a target without data, whose whole log density is `log_prior`. Gradients are those of JAX;
+    a per-datum, minibatch or full gradient costs 1, n or N datum visits.
+
+    Example:
+        >>> import jax.numpy as jnp, langevin as lv
+        >>> target = lv.Target(lambda t: -0.5 * t**2, lambda t, x: -0.5 * (x - t) ** 2)
+        >>> float(target.grad(jnp.float32(0.0), jnp.array([1.0, 2.0])))
+        3.0
+    """
+
+    log_prior: Callable[[PyTree], Array]
+    log_likelihood: Callable[[PyTree, PyTree], Array] | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.log_prior):
+            raise ValueError(f"log_prior must be a function of theta, got {self.log_prior!r}.")
+        if self.log_likelihood is not None and not callable(self.log_likelihood):
+            raise ValueError(f"log_likelihood must be a function of (theta, datum), got {self.log_likelihood!r}.")
+
+    def log_density(self, theta: PyTree, data: PyTree) -> Array:
+        """Unnormalised log posterior on all the data. Cost: N datum visits."""
+        value = self.log_prior(theta)
+        if self.log_likelihood is None:
+            return value
+        return value + jnp.sum(jax.vmap(self.log_likelihood, (None, 0))(theta, data))
+
+    def grad(self, theta: PyTree, data: PyTree) -> PyTree:
+        """Gradient of the log posterior on all the data. Cost: N datum visits."""
+        return jax.grad(self.log_density)(theta, data)
+
+    def minibatch_grad(self, theta: PyTree, batch: PyTree, num_data: int) -> PyTree:
+        """grad log prior + (N/n) sum over the minibatch: unbiased for `grad`. Cost: n datum visits."""
+        size = jax.tree.leaves(batch)[0].shape[0]
+        prior = jax.grad(self.log_prior)(theta)
+        total = jax.tree.map(lambda g: jnp.sum(g, axis=0), self.datum_grads(theta, batch))
+        return jax.tree.map(lambda p, g: p + num_data / size * g, prior, total)
+
+    def datum_grads(self, theta: PyTree, batch: PyTree) -> PyTree:
+        """Gradients of the log likelihood of each datum, stacked on a leading axis. Cost: n datum visits."""
+        return jax.vmap(jax.grad(self.log_likelihood), (None, 0))(theta, batch)
+
+    def check(self, theta: PyTree, data: PyTree) -> None:
+        """Raises, before anything is compiled, if the functions do not return scalars for these arguments."""
+        _check_scalar("log_prior", self.log_prior, theta)
+        if self.log_likelihood is None:
+            if data is not None:
+                raise ValueError(
+                    "data must be None for a target without log_likelihood, got data. "
+                    "Give Target a log_likelihood(theta, datum), or pass data=None."
+                )
+        elif data is None:
+            raise ValueError("data must not be None: the target has a log_likelihood. Pass the observations.")
+        else:
+            datum = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), data)
+            _check_scalar("log_likelihood", self.log_likelihood, theta, datum)
+
+
+def _check_scalar(name: str, function: Callable, *arguments: PyTree) -> None:
+    value = jax.eval_shape(function, *arguments)
+    shape = getattr(value, "shape", None)
+    if shape != ():
+        raise ValueError(
+            f"{name} must return a scalar, got {'shape ' + str(shape) if shape is not None else type(value).__name__}. "
+            f"It describes {'ONE datum' if len(arguments) > 1 else 'the whole of theta'}: "
+            f"sum over its components, e.g. with jnp.sum, and remove any batch axis."
+        )
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        raise ValueError(f"{name} must return a floating-point number, got dtype {value.dtype}.")
+
+
+@jax.custom_jvp
+def log_sigmoid(x: Array) -> Array:
+    """log(1 / (1 + exp(-x))) whose derivative costs one exponential: d/dx = 1 / (1 + exp(x)).
+
+    `jax.nn.log_sigmoid` under `grad` evaluates three transcendental functions; inside a sampler's step that is a
+    third of the whole cost.
+    """
+    return -jnp.logaddexp(jnp.zeros_like(x), -x)
+
+
+@log_sigmoid.defjvp
+def _log_sigmoid_jvp(primals, tangents):
+    (x,), (tangent,) = primals, tangents
+    return log_sigmoid(x), tangent * sigmoid(-x)
+
+
+@jax.custom_jvp
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)), with the derivative written through its own value: s (1 - s), no further exponential."""
+    return 1.0 / (1.0 + lax.exp(-x))
+
+
+@sigmoid.defjvp
+def _sigmoid_jvp(primals, tangents):
+    (x,), (tangent,) = primals, tangents
+    value = sigmoid(x)
+    return value, tangent * value * (1.0 - value)

@@ -1,0 +1,476 @@
+"""Step-size laws against brute force, exact identities, quadrature and the paper's two assumptions."""
+
+import math
+import pickle
+from dataclasses import FrozenInstanceError, replace
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import digamma, zeta
+
+from langevin.schedules.sums import EULER_MACLAURIN
+from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps, m_0_for
+
+LAWS = {
+    "polynomial": Polynomial(a=1.0, b=50.0, alpha=1 / 3),
+    "heat map": Polynomial(a=5.89e7, b=7.9e8, alpha=0.38),
+    "power": Power(0.05, m_0=12, alpha=0.5),
+    "constant": Constant(0.01),
+    "custom": Custom(lambda m: 0.1 / (1 + np.log(m))),
+}
+
+
+# --- delta_m and omega_m ---
+
+
+def test_delta_is_the_formula():
+    m = np.array([1, 2, 3, 1000, 10**12, 2**53, 10**18])
+    assert_allclose(
+        Polynomial(2.0, 3.0, 0.4).delta(m), [(2.0 * k + 3.0) ** -0.4 for k in m.tolist()], rtol=4e-16
+    )
+    assert_allclose(Power(0.7, 9, 0.4).delta(m), [0.7 * (k + 9.0) ** -0.4 for k in m.tolist()], rtol=4e-16)
+    assert_array_equal(Constant(0.3).delta(m), np.full(7, 0.3))
+    assert_array_equal(Custom(lambda m: 1 / m).delta(m), 1 / m.astype(float))
+
+
+def test_neighbouring_steps_differ_at_large_m():
+    # float32 cannot tell m from m + 1 past 2^24; the steps themselves differ by one part in 10^12 here.
+    m = 10**11
+    ratio = Polynomial(a=1.0, b=0.0, alpha=1.0).delta([m, m + 1])
+    assert ratio[0] > ratio[1]
+    assert_allclose((ratio[0] - ratio[1]) / ratio[0], 1e-11, rtol=1e-4)
+
+
+@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+def test_steps_do_not_depend_on_how_they_are_asked_for(law):
+    m = np.arange(1, 2001)
+    together = law.delta(m)
+    assert together.dtype == np.float64
+    assert_array_equal(np.concatenate([law.delta(m[:7]), law.delta(m[7:])]), together)
+    assert_array_equal([law.delta(int(k)) for k in m[:50]], together[:50])
+    assert_array_equal(law.delta(m.reshape(40, 50)), together.reshape(40, 50))
+    assert_array_equal(law.delta(m.astype(float)), together)
+
+
+@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+def test_omega_is_a_power_of_delta(law):
+    m = np.arange(1, 100)
+    assert_array_equal(law.omega(m), law.delta(m))
+    assert_array_equal(law.omega(m, 0.0), np.ones(99))
+    assert_allclose(law.omega(m, 2), law.delta(m) ** 2, rtol=1e-15)
+
+
+def test_array_parameters_lead_the_shape():
+    a, b = np.array([1.0, 2.0, 3.0])[:, None], np.array([5.0, 6.0])[None, :]
+    grid = Polynomial(a=a, b=b, alpha=0.4)
+    m = np.array([[1, 2, 3, 4], [40, 50, 60, 70]])
+    assert grid.batch_shape == (3, 2)
+    for method in (grid.delta, grid.T_m, grid.sum_delta2, grid.B_m):
+        assert method(m).shape == (3, 2, 2, 4)
+        assert method(7).shape == (3, 2)
+    assert grid.B_limit().shape == (3, 2)
+    one = Polynomial(a=3.0, b=6.0, alpha=0.4)
+    assert_array_equal(grid.delta(m)[2, 1], one.delta(m))
+    assert_array_equal(grid.T_m(m)[2, 1], one.T_m(m))
+    batch = Power(np.array([0.1, 0.2]), m_0=np.ones((3, 1)), alpha=1 / 3)
+    assert batch.sum_power(m, 2.0).shape == (3, 2, 2, 4)
+    assert Constant([0.1, 0.2]).delta(m).shape == (2, 2, 4)
+    assert_allclose(Constant([0.1, 0.2]).T_m([1, 10]), [[0.1, 1.0], [0.2, 2.0]], rtol=1e-15)
+
+
+# --- sums ---
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1 / 3, 0.38, 0.5, 1 - 1e-9, 1.0])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [(1.0, 0.0), (1.0, 50.0), (5.89e7, 7.9e8), (1e-9, 2.0), (0.0, 3.0), (1.0, -0.999), (1e-3, 1e6)],
+)
+def test_sums_against_brute_force(a, b, alpha):
+    m = np.array([0, 1, 2, 31, 32, 33, 34, 100, 5000, 20_000])
+    base = np.longdouble(a) * np.arange(1, m[-1] + 1, dtype=np.longdouble) + np.longdouble(b)
+    for p in (0.5, 1.0, 2.0, 3.0, -1.0):
+        brute = np.cumsum(base ** (-np.longdouble(alpha) * np.longdouble(p)))
+        found = Polynomial(a, b, alpha).sum_power(m, p)
+        assert found[0] == 0.0
+        assert_allclose(found[1:], brute[m[1:] - 1].astype(float), rtol=2e-14, atol=0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    log_a=st.floats(-12, 12),
+    log_ratio=st.floats(-6, 12),
+    alpha=st.floats(1e-3, 1.0),
+    p=st.floats(0.0, 12.0),
+    m=st.integers(0, 30_000),
+)
+def test_sums_against_exact_addition(log_a, log_ratio, alpha, p, m):
+    a = 10.0**log_a
+    law = Polynomial(a, a * 10.0**log_ratio, alpha)
+    exact = math.fsum(law.delta(np.arange(1, m + 1)) ** p)
+    assert_allclose(law.sum_power(m, p), exact, rtol=1e-13, atol=1e-300)
+
+
+def test_euler_maclaurin_weights():
+    # The last of them moves a sum by 1e-15 only, out of reach of the comparisons with brute force.
+    # B_2j / (2j)! = (-1)^(j+1) 2 zeta(2j) / (2 pi)^2j.
+    expected = [(-1) ** (j + 1) * 2 * zeta(2 * j) / (2 * math.pi) ** (2 * j) for j in (1, 2, 3, 4)]
+    assert_allclose(EULER_MACLAURIN, expected, rtol=1e-14)
+
+
+def test_sums_against_exact_addition_up_to_a_million():
+    for law in (Polynomial(1.0, 50.0, 1 / 3), Power(0.05, 7, 1.0), Polynomial(5.89e7, 7.9e8, 0.38)):
+        delta = law.delta(np.arange(1, 10**6 + 1))
+        assert_allclose(law.T_m(10**6), math.fsum(delta), rtol=1e-14)
+        assert_allclose(law.sum_delta2(10**6), math.fsum(delta**2), rtol=1e-14)
+
+
+def test_sums_at_the_paper_scale_obey_exact_identities():
+    m = 10**12
+    # Faulhaber: sum of k^3 = (m (m+1) / 2)^2, and sums of squares and of ones.
+    linear = Polynomial(1.0, 0.0, 1.0)
+    assert_allclose(linear.sum_power(m, -3.0), float((m * (m + 1) // 2) ** 2), rtol=1e-13)
+    assert_allclose(linear.sum_power(m, -2.0), float(m * (m + 1) * (2 * m + 1) // 6), rtol=1e-13)
+    assert_allclose(linear.sum_power(m, 0.0), m, rtol=1e-13)
+    # Harmonic numbers, H_m = psi(m+1) - psi(1), and the Hurwitz zeta function for exponents above 1.
+    assert_allclose(linear.T_m(m), digamma(m + 1.0) - digamma(1.0), rtol=1e-13)
+    assert_allclose(Polynomial(2.0, 7.0, 1.0).T_m(m), (digamma(m + 4.5) - digamma(4.5)) / 2, rtol=1e-13)
+    for s in (1.2, 2.0, 3.5):
+        law = Polynomial(3.0, 5.0, s / 4)
+        expected = 3.0**-s * (zeta(s, 1 + 5 / 3) - zeta(s, m + 1 + 5 / 3))
+        assert_allclose(law.sum_power(m, 4.0), expected, rtol=1e-13)
+    # Constant steps, by a = 0 and as the limit of small a.
+    assert_allclose(Polynomial(0.0, 8.0, 1 / 3).T_m(m), m / 2, rtol=1e-13)
+    assert_allclose(Polynomial(1e-30, 8.0, 1 / 3).T_m(m), m / 2, rtol=1e-13)
+    assert_allclose(Constant(0.02).sum_delta2(m), 4e-4 * m, rtol=1e-13)
+
+
+@pytest.mark.parametrize("p", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize(
+    "law",
+    [
+        Polynomial(1.0, 50.0, 1 / 3),
+        Polynomial(5.89e7, 7.9e8, 0.38),
+        Power(0.1, 10**10, 0.1),
+        Polynomial(1e-9, 1.0, 0.5),
+    ],
+    ids=repr,
+)
+def test_far_increments_against_quadrature(law, p):
+    # The midpoint rule's error, f'/24 per step, is below 1e-24 of the sum, so the sum over (M, 2M] equals the
+    # integral over (M + 1/2, 2M + 1/2], here by Gauss-Legendre on the steps themselves.
+    M = 10**12
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    x = np.round(1.5 * M + 0.5 + 0.5 * M * nodes)
+    # Nodes are rounded to integers, which moves f by 1e-12 of itself; the linear term puts it back.
+    h = 1e6
+    slope = (law.omega(x + h, p) - law.omega(x - h, p)) / (2 * h)
+    f = law.omega(x, p) + slope * (1.5 * M + 0.5 + 0.5 * M * nodes - x)
+    expected = 0.5 * M * math.fsum(weights * f)
+    difference = law.sum_power(2 * M, p) - law.sum_power(M, p)
+    # Both sums round at 1e-13 of themselves.
+    assert_allclose(difference, expected, rtol=1e-13, atol=1e-13 * float(law.sum_power(2 * M, p)))
+
+
+def test_custom_sums_agree_with_the_closed_form():
+    closed = Polynomial(2.0, 3.0, 0.4)
+    custom = Custom(lambda m: (2.0 * m + 3.0) ** -0.4)
+    m = np.array([[0, 1, 5], [200_000, 16_384, 16_385]])
+    assert_allclose(custom.T_m(m), closed.T_m(m), rtol=1e-13)
+    assert_allclose(custom.B_m(77), closed.B_m(77), rtol=1e-13)
+
+
+def test_custom_sums_ask_for_bounded_pieces():
+    sizes = []
+
+    def law(m):
+        sizes.append(m.size)
+        return 1 / m
+
+    assert_allclose(Custom(law).T_m(300_000), digamma(300_001.0) - digamma(1.0), rtol=1e-13)
+    assert max(sizes) <= 2**14
+
+
+# --- B_m ---
+
+
+def test_B_m_is_its_definition():
+    law = Power(0.3, 5, 0.4)
+    delta = law.delta(np.arange(1, 1001))
+    assert_allclose(law.B_m(1000), np.sum(delta**2) / np.sqrt(np.sum(delta)), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("law", "limit"),
+    [
+        (Polynomial(4.0, 1.0, 1 / 3), math.sqrt(6 / 4)),
+        (Power(0.25, 9, 1 / 3), math.sqrt(6) / 8),
+        (Polynomial(4.0, 1.0, float(np.float32(1 / 3))), math.sqrt(6 / 4)),
+        (Polynomial(alpha=0.33), math.inf),
+        (Polynomial(alpha=0.34), 0.0),
+        (Power(1.0, alpha=0.5), 0.0),
+        (Power(1.0, alpha=1.0), 0.0),
+        (Constant(0.1), math.inf),
+        (Polynomial(a=0.0, b=1.0, alpha=0.9), math.inf),
+    ],
+    ids=repr,
+)
+def test_B_limit(law, limit):
+    assert_allclose(law.B_limit(), limit, rtol=1e-7)
+
+
+@pytest.mark.parametrize("law", [Polynomial(4.0, 1.0, 1 / 3), Power(0.25, 9, 1 / 3)], ids=repr)
+def test_B_m_comes_near_its_limit(law):
+    # The next term is of relative order m^(-1/3).
+    m = np.array([1e12, 1e15])
+    gap = np.abs(law.B_m(m) / law.B_limit() - 1)
+    assert np.all(gap < 3 * m ** (-1 / 3))
+    assert_allclose(gap[0] / gap[1], 10.0, rtol=0.01)
+
+
+def test_B_limit_of_a_custom_schedule_is_unknown():
+    assert LAWS["custom"].B_limit() is None
+
+
+# --- the two assumptions ---
+
+
+@pytest.mark.parametrize(
+    ("alpha", "p", "words"),
+    [
+        (1 / 3, 1.0, ()),
+        (0.5, 0.3, ()),
+        (0.5, 2.0, ()),  # Omega_m ~ log m still diverges
+        (1 / 3, 3.0, ()),
+        (0.7, 1 / 0.7, ()),
+        (1.0, 1.0, ()),  # sum 1/(m log^2 m) is finite
+        (0.5, 2.5, ("stays finite: alpha p = 1.25",)),
+        (1.0, 1.5, ("stays finite: alpha p = 1.5",)),
+        (1.0, 0.5, ("diverges like log m",)),
+        (0.5, 0.0, ("omega_m = delta_m^p does not tend to 0",)),
+        (0.5, -1.0, ("grows with m",)),
+        (1.0, 0.0, ("does not tend to 0", "diverges like log m")),
+    ],
+)
+def test_assumptions_for_power_laws(alpha, p, words):
+    for law in (Polynomial(2.0, 3.0, alpha), Power(0.1, 5, alpha)):
+        check = check_steps(law, p)
+        assert check.ok == (not words)
+        assert len(check.sentences) == len(words)
+        assert all(word in sentence for word, sentence in zip(words, check.sentences, strict=True))
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.5, 0.8, 1.0])
+@pytest.mark.parametrize("p", [0.0, 0.4, 1.0, 1.6, 3.0])
+def test_derived_and_numerical_verdicts_agree(alpha, p):
+    closed, custom = Polynomial(1.0, 10.0, alpha), Custom(lambda m: (m + 10.0) ** -alpha)
+    assert check_steps(custom, p).ok == check_steps(closed, p).ok
+
+
+@pytest.mark.parametrize("law", [Constant(0.02), Polynomial(0.0, 50.0, 1.0)], ids=repr)
+def test_constant_steps_fail_twice(law):
+    check = check_steps(law)
+    assert not check.ok
+    assert "delta_m does not tend to 0: it is 0.02" in check.sentences[0]
+    assert "omega_m" in check.sentences[1]
+    assert len(check.sentences) == 2
+
+
+def test_a_batch_reports_how_many_fail_and_which():
+    check = check_steps(Polynomial(alpha=np.array([0.2, 0.5, 1.0])), p=2.0)
+    assert len(check.sentences) == 1
+    assert "1 of 3 schedules" in check.sentences[0]
+    assert "index (2,)" in check.sentences[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "p", "word"),
+    [
+        (lambda m: np.full_like(m, 0.1), 1.0, "delta_m does not seem to tend to 0"),
+        (lambda m: m**-1.3, 1.0, "T_m seems to stay finite"),
+        (lambda m: m**-0.5, 3.0, "Omega_m seems to stay finite"),
+        (
+            lambda m: m**-0.5 * (1 + 0.5 * (m % 2)),
+            1.0,
+            "delta_m is not decreasing: delta_2=0.707107 and delta_3=0.866025",
+        ),
+        (lambda m: m**-0.5 * (1 + 0.5 * (m % 2)), 2.0, "oscillation of omega/delta"),
+        (lambda m: 1 / m, 0.5, "seems to diverge"),
+    ],
+)
+def test_custom_schedules_get_numerical_evidence(function, p, word):
+    check = check_steps(Custom(function), p)
+    assert not check.ok
+    assert any(word in sentence for sentence in check.sentences)
+    assert all("numerical evidence only, m up to 1048576" in sentence for sentence in check.sentences)
+
+
+def test_a_sound_custom_schedule_passes_with_a_reservation():
+    check = check_steps(LAWS["custom"])
+    assert check.ok
+    assert "numerical evidence only" in str(check)
+    assert "derived for all m" in str(check_steps(LAWS["polynomial"]))
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (
+            lambda: Polynomial(alpha=1.2),
+            r"alpha must lie in \(0, 1\], got 1.2: the sum of delta_m.*Try alpha=1/3",
+        ),
+        (lambda: Polynomial(alpha=0), r"alpha must lie in \(0, 1\], got 0.0.*Constant"),
+        (lambda: Polynomial(alpha=-0.5), r"alpha must lie.*got -0.5"),
+        (lambda: Polynomial(alpha=math.nan), r"alpha must lie.*got nan"),
+        (lambda: Polynomial(alpha=np.array([0.5, 1.5])), r"got 1.5 at index \(1,\)"),
+        (lambda: Polynomial(alpha=jnp.array(1.5)), r"alpha must lie.*got 1.5"),
+        (lambda: Polynomial(a=-1.0, b=5.0), r"a must be finite and at least 0, got -1.0"),
+        (lambda: Polynomial(a=math.inf), r"a must be finite.*got inf"),
+        (lambda: Polynomial(b=math.nan), r"b must be finite, got nan"),
+        (lambda: Polynomial(a=1.0, b=-1.0), r"a \+ b must be positive, got 0.0"),
+        (lambda: Polynomial(a=0.0, b=5e-324, alpha=1.0), r"delta_1 must be positive and finite, got inf"),
+        (lambda: Polynomial(a=True), r"a must be a real number.*got True"),
+        (lambda: Polynomial(b="50"), r"b must be a real number.*got '50'"),
+        (lambda: Polynomial(b=1j), r"b must be a real number"),
+        (lambda: Polynomial(b=np.array([True])), r"b must be a real number"),
+        (
+            lambda: Polynomial(a=np.ones(2), b=np.ones(3)),
+            r"broadcast together, got shapes a \(2,\), b \(3,\)",
+        ),
+        (lambda: Power(0.0), r"scale must be positive and finite, got 0.0"),
+        (lambda: Power(0.1, m_0=-1), r"m_0 must be finite and at least 0, got -1.0"),
+        (lambda: Power(1e-308, m_0=1e300, alpha=1.0), r"delta_1 must be positive and finite, got 0.0"),
+        (lambda: Constant(-0.1), r"delta must be positive and finite, got -0.1"),
+        (lambda: Constant(math.nan), r"delta must be positive and finite, got nan"),
+        (lambda: Custom(0.1), r"function must map.*got 0.1.*Constant"),
+    ],
+)
+def test_bad_parameters_are_refused(build, words):
+    with pytest.raises(ValueError, match=words):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (lambda: Custom(lambda m: 1.5 - m).delta([1, 2]), r"positive finite steps, got -0.5 at m=2"),
+        (lambda: Custom(lambda m: m * math.nan).T_m(3), r"positive finite steps, got nan at m=1"),
+        (lambda: Custom(lambda m: 0.1).delta([1, 2]), r"one real number for each m, got shape \(\)"),
+        (lambda: Custom(lambda m: m[:, None]).delta([1, 2]), r"got shape \(2, 1\)"),
+        (lambda: Custom(lambda m: m > 0).delta(1), r"type bool"),
+        (lambda: Polynomial().delta(0), r"m must be at least 1, got 0.0"),
+        (lambda: Polynomial().delta([1, 0]), r"m must be at least 1, got 0.0 at index \(1,\)"),
+        (lambda: Polynomial().delta(1.5), r"m must hold integers, got 1.5"),
+        (lambda: Polynomial().delta(True), r"m must hold integers, got True"),
+        (lambda: Polynomial().T_m(-1), r"m must be at least 0"),
+        (lambda: Polynomial().B_m(0), r"m must be at least 1"),
+        (lambda: Polynomial().sum_power(5, math.nan), r"p must be one finite number, got nan"),
+        (lambda: check_steps(Polynomial(), p="2"), r"p must be one finite number, got '2'"),
+    ],
+)
+def test_bad_use_is_refused(use, words):
+    with pytest.raises(ValueError, match=words):
+        use()
+
+
+# --- schedules are values ---
+
+
+@pytest.mark.parametrize("name", ["polynomial", "heat map", "power", "constant"])
+def test_schedules_are_values(name):
+    law = LAWS[name]
+    same = pickle.loads(pickle.dumps(law))
+    assert law == same
+    assert hash(law) == hash(same)
+    assert eval(repr(law), vars(__import__("langevin.schedules", fromlist=["x"]))) == law
+    first = next(iter(vars(law)))
+    assert replace(law, **{first: 7.0}) != law
+    with pytest.raises(FrozenInstanceError):
+        setattr(law, first, 7.0)
+
+
+def test_array_schedules_compare_by_content_and_cannot_be_changed():
+    a = np.array([1.0, 2.0])
+    law = Polynomial(a=a, b=[3, 4])
+    a[0] = 99.0
+    assert law == Polynomial(a=[1.0, 2.0], b=(3.0, 4.0))
+    assert law != Polynomial(a=[1.0, 2.5], b=(3.0, 4.0))
+    assert hash(law) == hash(Polynomial(a=[1.0, 2.0], b=(3.0, 4.0)))
+    assert Polynomial() != Power(1.0)
+    assert Polynomial(a=1, b=2) == Polynomial(a=1.0, b=np.float64(2.0))
+
+
+def test_schedules_are_pytrees_that_survive_tracers_and_placeholders():
+    law = Polynomial(a=np.array([1.0, 2.0]), b=3.0, alpha=0.5)
+    leaves, tree = jax.tree.flatten(law)
+    assert len(leaves) == 3
+    assert jax.tree.unflatten(tree, leaves) == law
+    jax.tree.unflatten(tree, [object()] * 3)
+    jax.tree.unflatten(tree, [None] * 3)
+    traced = jax.jit(lambda s: (s.a + s.b) ** -s.alpha)(law)
+    assert_allclose(traced, law.delta(1), rtol=1e-6)
+    mapped = jax.vmap(lambda a: Polynomial(a=a, b=3.0, alpha=0.5))(jnp.array([1.0, 2.0]))
+    assert mapped.batch_shape == (2,)
+    custom = LAWS["custom"]
+    assert jax.tree.leaves(custom) == []
+    assert jax.tree.unflatten(jax.tree.structure(custom), []) == custom
+
+
+# --- m_0 ---
+
+
+@pytest.mark.parametrize(
+    ("alpha", "below", "m_0"),
+    [
+        (0.5, 0.1, 100),  # 100^-0.5 = 0.1 is not strictly below, although the double 0.1 exceeds 1/10
+        (0.1, 0.1, 10**10),
+        (0.1, 0.5, 1024),
+        (0.2, 0.1, 10**5),
+        (1 / 3, 0.1, 1000),
+        (1 / 3, 1 / 3, 27),
+        (0.5, 1 / 6, 36),
+        (0.5, math.sqrt(1 / 101), 101),
+        (0.5, 1 / math.sqrt(12), 12),
+        (1.0, 0.3, 3),
+        (0.5, 0.0999, 100),
+        (0.5, 0.1001, 99),
+        (0.5, 1.0, 1),
+        (0.5, 1.5, 0),
+        (0.3, 0.1, 2154),
+        (0.33, 0.1, 1072),
+        (0.1, 0.02, 50**10),
+    ],
+)
+def test_m_0_for(alpha, below, m_0):
+    assert m_0_for(alpha, below) == m_0
+
+
+@given(q=st.integers(1, 10), n=st.integers(1, 40))
+def test_m_0_is_strict_at_every_tie(q, n):
+    # alpha = 1/q and below = 1/n tie at n^q exactly.
+    assert m_0_for(1 / q, 1 / n) == n**q
+
+
+@given(q=st.integers(1, 12), bound=st.fractions(Fraction(1, 30), 2, max_denominator=500))
+def test_m_0_is_the_smallest(q, bound):
+    # In integers: (m_0 + 1)^(-1/q) < bound iff (m_0 + 1) bound^q > 1.
+    m_0 = m_0_for(1 / q, float(bound))
+    assert (m_0 + 1) * bound**q > 1
+    assert m_0 == 0 or m_0 * bound**q <= 1 or (m_0 * bound**q - 1) < q * Fraction(1, 2**51)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "below"), [(0.0, 0.1), (1.5, 0.1), (0.5, 0.0), (0.5, math.inf), (0.5, math.nan), (0.001, 0.1)]
+)
+def test_m_0_for_refuses(alpha, below):
+    with pytest.raises(ValueError, match="got"):
+        m_0_for(alpha, below)
