@@ -1,14 +1,14 @@
 """The peer: blackjax SGLD as an expert would write it, one compiled scan, in the fastest form we found.
 
-What was tried, the fastest kept for each workload:
+What was tried, on a busy machine, so only differences well beyond a fifth are to be believed:
 
-- random numbers: keys in the carry, keys split before the scan, `fold_in` (slower), indices drawn a page of
-  steps at a time (faster for one chain, slower for many);
+- random numbers: keys in the carry or split before the scan (alike); `fold_in` (no clear gain); indices drawn
+  a page of steps at a time (x1.7 for W1a without the flag, within noise for W2a, slower for W3);
 - indices: `random.randint` spends two words and three remainders on an index; one word and one remainder is
   biased by less than N / 2^32 and up to twice as fast: "fastest" does that, "randint" is the other variant;
-- chains: `vmap` of the kernel, or one kernel on the array of all chains (SGLD moves coordinates one by one, so
-  one key serves all chains), which saves a key for each chain and step;
-- `unroll` did not help.
+- chains: `vmap` of the kernel, or one kernel on the array of all chains (SGLD moves coordinates one by one,
+  so one key serves all chains): within noise for W1b, x1.1 to 1.3 for W3;
+- `unroll` of 2 or 4, in some of these forms only: no clear gain.
 """
 
 from collections.abc import Callable

@@ -5,9 +5,11 @@ from langevin.engine.flags import request_small_loops
 request_small_loops()
 
 from langevin import models, theory  # noqa: E402
+from langevin.analysis import Estimate, estimate  # noqa: E402
 from langevin.anchor import Anchor, laplace  # noqa: E402
 from langevin.data.source import DataSource  # noqa: E402
 from langevin.data.subsample import Blocks, Epochs, Full, WithoutReplacement, WithReplacement  # noqa: E402
+from langevin.engine.adapt import adapt_step  # noqa: E402
 from langevin.engine.ledger import Ledger  # noqa: E402
 from langevin.engine.run import run  # noqa: E402
 from langevin.errors import AnchorError, Diverged  # noqa: E402
@@ -16,3 +18,40 @@ from langevin.kernels import HMC, MALA, RWM, SGLD, LeimkuhlerMatthews  # noqa: E
 from langevin.observables import Moments  # noqa: E402
 from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps  # noqa: E402
 from langevin.target import Target, log_sigmoid, sigmoid  # noqa: E402
+
+__all__ = [
+    "HMC",
+    "MALA",
+    "RWM",
+    "SGLD",
+    "Anchor",
+    "AnchorError",
+    "Blocks",
+    "Constant",
+    "ControlVariate",
+    "Custom",
+    "CustomGradient",
+    "DataSource",
+    "Diverged",
+    "Epochs",
+    "Estimate",
+    "Full",
+    "Ledger",
+    "LeimkuhlerMatthews",
+    "Minibatch",
+    "Moments",
+    "Polynomial",
+    "Power",
+    "Target",
+    "WithReplacement",
+    "WithoutReplacement",
+    "adapt_step",
+    "check_steps",
+    "estimate",
+    "laplace",
+    "log_sigmoid",
+    "models",
+    "run",
+    "sigmoid",
+    "theory",
+]

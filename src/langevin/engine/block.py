@@ -61,20 +61,21 @@ class Carry(NamedTuple):
     sums: PyTree
 
 
-def chain_gradient(program: Program, parts: Parts, theta: Array, draw: Array) -> Array:
+def chain_gradient(program: Program, parts: Parts, theta: Array, page: Array, k: Array) -> Array:
     """Gradient estimate of one chain; the observations of the minibatch are vector lanes."""
     layout = program.layout
     if program.custom_gradient:
-        return layout.ravel(parts.gradient.estimate(layout.unravel(theta), parts.data, draw))
+        u = parts.gradient.draw(page[k])
+        return layout.ravel(parts.gradient.estimate(layout.unravel(theta), parts.data, u))
     base = layout.ravel(parts.gradient.base(program.target, layout.unravel(theta)))
     if not program.num_data:
         return base
-    batch = program.subsample.batch(parts.data, draw)
+    batch = program.subsample.batch(parts.data, page, k, program.page, program.num_data)
     terms = jax.vmap(partial(_term, program, parts.gradient), (None, 0))(theta, batch)
     return base + (program.num_data / program.batch_size) * jnp.sum(terms, axis=0)
 
 
-def wide_gradient(program: Program, parts: Parts, theta: Array, draw: Array) -> Array:
+def wide_gradient(program: Program, parts: Parts, theta: Array, page: Array, k: Array) -> Array:
     """Gradient estimates of all chains; chains are vector lanes, observations are summed in turn."""
     layout = program.layout
 
@@ -86,12 +87,14 @@ def wide_gradient(program: Program, parts: Parts, theta: Array, draw: Array) -> 
         return prior
     term = partial(_term, program, parts.gradient)
 
-    def add(j: Array, total: Array) -> Array:
-        row = program.subsample.index(draw, j)
+    def add(row_of, j: Array, total: Array) -> Array:
+        row = row_of(j)
         datum = jax.tree.map(lambda leaf: leaf.at[row].get(mode="promise_in_bounds"), parts.data)
         return total + jax.vmap(term, (-1, 0 if row.ndim else None), -1)(theta, datum)
 
-    total = lax.fori_loop(0, program.batch_size, add, jnp.zeros_like(theta))
+    total = jnp.zeros_like(theta)
+    for count, row_of in program.subsample.walk(page, k, program.page, program.num_data):
+        total = lax.fori_loop(0, count, partial(add, row_of), total, unroll=2)
     return prior + (program.num_data / program.batch_size) * total
 
 
@@ -130,20 +133,17 @@ def contributions(program: Program, parts: Parts, theta: Array, grad: Array, del
 
 
 def _draws(program: Program, parts: Parts, keys: dict[str, Array], block: Block, offset: Array):
-    """A page of random numbers: for the transitions start + offset + 1 ... + page."""
-    first = block.start.plus(offset + 1)
-    page, dtype = program.page, jnp.float32
-    eta = random.normals(keys["noise"], first, page, program.layout.size, dtype)
+    """A page of random numbers for the transitions start + offset + 1 ... start + offset + page: (gradient's, eta)."""
+    first, page = block.start.plus(offset + 1), program.page
+    eta = random.normals(keys["noise"], first, page, program.layout.size)
     if program.exact:
-        return random.log_uniforms(keys["accept"], first, page, dtype), eta
+        return random.log_uniforms(keys["accept"], first, page), eta
     if program.custom_gradient:
-        high, low = random.pairs(keys["custom"], first, page, 1)
-        step_keys = jax.random.wrap_key_data(jnp.stack([high[:, 0], low[:, 0]], axis=-1), impl="threefry2x32")
-        return jax.vmap(parts.gradient.draw)(step_keys), eta
-    if not program.num_data:
-        return jnp.zeros((page, 1), jnp.int32), eta
-    draw = program.subsample.draw(keys["subsample"], first, offset, block.origin, page, program.num_data)
-    return draw, eta
+        words = random.pairs(keys["custom"], first, page, 1)
+        return jax.random.wrap_key_data(jnp.stack(words, axis=-1), impl="threefry2x32"), eta
+    if program.subsample is None:
+        return jnp.zeros(page, jnp.int32), eta
+    return program.subsample.draw(keys["subsample"], first, offset, block.origin, page, program.num_data), eta
 
 
 def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block: Block, carry: Carry):
@@ -157,15 +157,15 @@ def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block
 
     def transition(k: Array, at: Array, state: PyTree, sums: PyTree, kept: PyTree, draw: PyTree, eta: Array):
         delta, omega = block.delta[at], block.omega[at]
-        here = jax.tree.map(lambda leaf: leaf[k], draw)
+        noise = random.step_of(eta, k, program.page)
         theta = state.theta
         if program.exact:
             grad = state.grad
-            state = move(full_log_density(program, parts), state, eta[k], here, delta)
+            state = move(full_log_density(program, parts), state, noise, draw[k], delta)
             sums["acceptance"] = sums["acceptance"] + state.acceptance
         else:
-            grad = gradient(program, parts, theta, here)
-            state = move(state, grad, eta[k], delta)
+            grad = gradient(program, parts, theta, draw, k)
+            state = move(state, grad, noise, delta)
         added = contribute(theta, grad, delta, omega)
         sums = {**sums, **jax.tree.map(jnp.add, {name: sums[name] for name in added}, added)}
         if program.keep:
@@ -229,7 +229,7 @@ def initial_carry(program: Program, parts: Parts, theta: Array, settings: Array)
             grad, extra = state.grad, {"acceptance": jnp.zeros((), theta.dtype)}
         else:
             zero = Clock(jnp.uint32(0), jnp.uint32(0))
-            eta = random.normals(keys["noise"], zero, 1, program.layout.size)[0]
+            eta = random.normals(keys["noise"], zero, 1, program.layout.size)
             state, grad, extra = parts.kernel.init(theta, eta), jnp.zeros_like(theta), {}
         sums = contributions(program, parts, theta, grad, jnp.zeros((), theta.dtype), jnp.zeros((), theta.dtype))
         return Carry(state, jax.tree.map(jnp.zeros_like, {**sums, **extra}))

@@ -15,7 +15,7 @@ from langevin.target import Target
 Floats = NDArray[np.float64]
 
 
-# Never emptied: compiled code is found by the identity of these functions; an evicted pair would compile again.
+# Never emptied: compiled code is found by the identity of these functions; evicted ones would compile again.
 @cache
 def _target(sigma_theta: float, sigma_x: float) -> Target:
     """The target for these standard deviations; the same function objects every time."""
@@ -34,7 +34,8 @@ def _target(sigma_theta: float, sigma_x: float) -> Target:
 class LinearGaussian:
     """x_i | theta ~ N(theta, sigma_x^2), theta ~ N(0, sigma_theta^2); theta is a scalar.
 
-        pi = N(mu_p, sigma_p^2),   1/sigma_p^2 = 1/sigma_theta^2 + N/sigma_x^2,   mu_p = sigma_p^2 sum(x)/sigma_x^2
+        pi = N(mu_p, sigma_p^2), 1/sigma_p^2 = 1/sigma_theta^2 + N/sigma_x^2,
+        mu_p = sigma_p^2 sum(x)/sigma_x^2
 
     Both standard deviations are known. The closed forms use `x` in float64; `data` is `x` rounded to float32.
     Cost of the closed forms: N additions.

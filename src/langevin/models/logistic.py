@@ -1,4 +1,4 @@
-"""Bayesian logistic regression with a Gaussian prior; its posterior by quadrature in up to four dimensions."""
+"""Bayesian logistic regression with a Gaussian prior; its posterior by quadrature in up to 4 dimensions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def log_likelihood(theta: jax.Array, datum: Datum) -> jax.Array:
     return log_sigmoid(y * jnp.dot(x, theta))
 
 
-# Never emptied: compiled code is found by the identity of these functions; an evicted one would compile again.
+# Never emptied: compiled code is found by the identity of this function; an evicted one would compile again.
 @cache
 def _target(prior_sd: float) -> Target:
     """The target for this prior; the same function objects every time."""
@@ -46,9 +46,9 @@ class Logistic:
 
         log pi(theta) = -|theta|^2 / (2 prior_sd^2) + sum_i log_sigmoid(y_i <x_i, theta>) + constant
 
-    y holds -1 and +1; 0 and 1, or booleans, are read as -1 and +1. No intercept is added: put a column of ones
-    in x. The NumPy methods work in float64 on `x`; `data` is rounded to float32. Cost: N datum visits a log
-    density.
+    y holds -1 and +1; 0 and 1, or booleans, are read as -1 and +1. No intercept is added: put a column of
+    ones in x. The NumPy methods work in float64 on `x`; `data` is rounded to float32. Cost: N datum visits a
+    log density.
 
     Example:
         >>> model = Logistic.simulate(num_data=50, dimension=2, seed=1)
@@ -90,8 +90,8 @@ class Logistic:
     def simulate(cls, num_data: int = 1000, dimension: int = 3, seed: int = 0) -> Logistic:
         """theta_true ~ N(0, I), standard normal covariates with a 1 in the last column, y from the model.
 
-        The defaults are those of section 6.2. Covariates are rounded to float32 as they are drawn, so that `data`
-        holds exactly the numbers in `x`.
+        The defaults are those of section 6.2. Covariates are rounded to float32 as they are drawn, so that
+        `data` holds exactly the numbers in `x`.
         """
         for name, value in (("num_data", num_data), ("dimension", dimension)):
             if value < 1:
@@ -146,7 +146,7 @@ class Logistic:
         return expit(-(theta @ self._signed.T)) @ self._signed - theta / self.prior_sd**2
 
     def hessian(self, theta: Floats) -> Floats:
-        """Hessian of log pi at one theta: -I/prior_sd^2 - sum_i s_i (1 - s_i) x_i x_i^T, s = expit(x theta)."""
+        """Hessian of log pi at one theta: -I/prior_sd^2 - sum_i s_i (1 - s_i) x_i x_i^T, s = expit(x @ t)."""
         s = expit(self.x @ theta)
         return -(self.x * (s * (1.0 - s))[:, None]).T @ self.x - np.eye(self.dimension) / self.prior_sd**2
 
@@ -163,7 +163,7 @@ class Logistic:
             grad = self.grad(theta)
             step = np.linalg.solve(-self.hessian(theta), grad)
             decrement = grad @ step  # squared distance to the mode in local standard deviations
-            # Near the mode a step gains less than rounding, and is safe; further out shorten it until it gains.
+            # Near the mode a step gains less than rounding and is safe; further out, halve it until it gains.
             scale = 1.0
             while (
                 decrement > 1e-6
@@ -174,7 +174,7 @@ class Logistic:
             if decrement < 1e-18:
                 return theta
         raise RuntimeError(
-            f"Newton's method did not find the posterior mode in 200 steps: squared distance {decrement:.1e}. "
+            f"Newton's method did not find the mode in 200 steps, squared distance {decrement:.1e}. "
             f"Scale the columns of x to a common size."
         )
 
@@ -197,7 +197,7 @@ class Logistic:
     def truth(self, rtol: float = 1e-9) -> Truth:
         """Posterior mean and covariance to a relative error below rtol; computed once.
 
-        Cost: order^d log densities, order mostly 32: a second at N = 1000, d = 3, and some ten at d = 4.
+        Cost: order^d log densities, order mostly 32: a second at N = 1000, d = 3, half a minute at d = 4.
         """
         if rtol not in self._truths:
             self._truths[rtol] = self.quadrature.moments(rtol)
@@ -233,8 +233,8 @@ class Logistic:
 def _sum_log_sigmoid(u: Floats) -> Floats:
     """Sum of log_sigmoid over the last axis: min(u, 0) - log(1 + e^-|u|).
 
-    The factors 1 + e^-|u| lie in [1, 2], so 512 of them multiply without overflow: one logarithm per 512 data is
-    three times faster than one per datum, at an absolute error of a few N rounding units.
+    The factors 1 + e^-|u| lie in [1, 2], so 512 of them multiply without overflow: one logarithm per 512 data
+    is three times faster than one per datum, at an absolute error of a few N rounding units.
     """
     factors = 1.0 + np.exp(-np.abs(u))
     products = np.multiply.reduceat(factors, np.arange(0, u.shape[-1], 512), axis=-1)
@@ -244,12 +244,11 @@ def _sum_log_sigmoid(u: Floats) -> Floats:
 def _signs(y: NDArray) -> Floats:
     """Labels as -1.0 and +1.0, from {-1, +1}, {0, 1} or booleans."""
     y = np.asarray(y)
-    seen = np.unique(y)
-    if not (np.issubdtype(y.dtype, np.number) or y.dtype == bool) or not (
-        np.all(np.isin(seen, (-1, 1))) or np.all(np.isin(seen, (0, 1)))
-    ):
+    numeric = y.dtype == bool or np.issubdtype(y.dtype, np.number)
+    if not numeric or not (np.all(np.isin(y, (-1, 1))) or np.all(np.isin(y, (0, 1)))):
+        seen = list(dict.fromkeys(y.ravel().tolist()))
         raise ValueError(
-            f"y must hold only -1 and +1, or only 0 and 1, got the values {seen[:5].tolist()}"
-            f"{' and more' if seen.size > 5 else ''}. Recode it, e.g. y = np.where(labels == 'yes', 1, -1)."
+            f"y must hold only -1 and +1, or only 0 and 1, got the values {seen[:5]}"
+            f"{' and more' if len(seen) > 5 else ''}. Recode it, e.g. y = np.where(labels == 'yes', 1, -1)."
         )
     return np.where(y == 1, 1.0, -1.0)

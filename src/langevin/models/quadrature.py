@@ -22,8 +22,8 @@ class Truth:
     """Posterior moments and the numerical error they carry.
 
     error: largest change of a first or second moment of the whitened parameter between the last two rules,
-    relative to the root mean square of what is averaged. It measures the coarser rule; the moments are those of
-    the finer one, which is better.
+    relative to the root mean square of what is averaged. It measures the coarser rule; the moments are those
+    of the finer one, which is better.
     order: nodes per axis of the finer rule.
     """
 
@@ -49,11 +49,11 @@ class Truth:
 class PosteriorQuadrature:
     """Tensor Gauss-Hermite rules laid over the Laplace approximation N(map, L L^T), re-weighted to pi.
 
-        theta_k = map + sqrt(2) L z_k,   W_k proportional to w_k exp(log pi(theta_k) + |z_k|^2),   sum_k W_k = 1
+        theta_k = map + sqrt(2) L z_k,  W_k proportional to w_k exp(log pi(theta_k) + |z_k|^2),  sum_k W_k = 1
 
-    log_density: (K, d) -> (K,), the log posterior up to a constant, in float64. Converges fast if pi is smooth
-    and its tails are not much wider than those of the Laplace approximation. Cost: order^d log densities a rule;
-    rules are kept.
+    log_density: (K, d) -> (K,), the log posterior up to a constant, in float64. Converges fast if pi is
+    smooth and its tails are not much wider than those of the Laplace approximation. Cost: order^d log
+    densities a rule; rules are kept.
 
     Example:
         >>> rules = PosteriorQuadrature(lambda t: -0.5 * np.sum(t**2, axis=1), np.zeros(1), np.eye(1))
@@ -71,8 +71,8 @@ class PosteriorQuadrature:
         centre, covariance = np.array(self.map, np.float64), np.array(self.laplace_covariance, np.float64)
         if centre.ndim != 1 or not 1 <= centre.size <= MAX_DIMENSION:
             raise ValueError(
-                f"map must be a vector of length 1 to {MAX_DIMENSION}, got shape {centre.shape}: a tensor rule "
-                f"has order^d nodes. In more dimensions use a long run of an exact sampler such as HMC."
+                f"map must be a vector of length 1 to {MAX_DIMENSION}, got shape {centre.shape}: a tensor "
+                f"rule has order^d nodes. In more dimensions use a long run of an exact sampler such as HMC."
             )
         if covariance.shape != (centre.size, centre.size):
             raise ValueError(
@@ -102,8 +102,8 @@ class PosteriorQuadrature:
     ) -> tuple[Floats, float, int]:
         """E_pi[phi], its error and the order used; phi: (K, d) -> (K,) or (K, ...).
 
-        The order doubles until two rules agree to rtol, relative to the root mean square of phi (its mean can be
-        zero). phi must be smooth on the scale of the posterior: an indicator does not converge: RuntimeError.
+        The order doubles until two rules agree to rtol, relative to the root mean square of phi (its mean can
+        be zero). phi must be smooth on the scale of the posterior. An indicator is not: RuntimeError.
         """
         coarse, error = self._average(phi, first_order)[0], np.inf
         order = 2 * first_order
@@ -131,7 +131,7 @@ class PosteriorQuadrature:
         return np.tensordot(weights, values, 1)[()], np.sqrt(np.tensordot(weights, values**2, 1))
 
     def moments(self, rtol: float = 1e-9) -> Truth:
-        """Mean and covariance; RuntimeError if two rules disagree by more than rtol of the posterior's width."""
+        """Mean and covariance; RuntimeError if two rules differ by more than rtol posterior widths."""
         d = self.map.size
         L = np.linalg.cholesky(self.laplace_covariance)
 

@@ -1,0 +1,289 @@
+"""`estimate`: every expectation of a ledger with its error bar, its bias and a status."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from langevin.analysis import errorbars, extrapolate
+from langevin.analysis.errorbars import Batches, Rows
+from langevin.analysis.extrapolate import AnchorBias
+from langevin.analysis.regime import STATUSES, judge, words, worse
+
+if TYPE_CHECKING:
+    from langevin.engine.ledger import Column, Ledger
+
+Array = NDArray[np.float64]
+
+METHODS = ("raw", "corrected", "intercept")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An expectation with its standard error and how it could be wrong.
+
+        interval = value +- t_df stderr,  or value exp(+- t_df stderr / value) for variances and sds
+
+    Arrays have the shape of the observable, after leading axes for schedule settings and, unpooled, chains.
+    `stderr`^2 = `sigma2` / (chains T_m): sigma2 estimates the variance of the central limit theorem. `bias`
+    is the estimated bias of `value` (NaN if unknown, 0 for an intercept) and is not taken off. `statuses`
+    judges every value, `status` the worst.
+    """
+
+    value: Array
+    stderr: Array
+    df: Array
+    bias: Array
+    sigma2: Array
+    kurtosis: Array
+    statuses: NDArray[np.str_]
+    T_m: Array
+    B_m: Array
+    num_batches: Array
+    laplace: Array | None = None
+    noise_inflation: Array | None = None
+    log_scale: bool = False
+
+    @property
+    def status(self) -> str:
+        """The worst word in `statuses`; see STATUSES for the order."""
+        present = set(np.unique(self.statuses).tolist())
+        return next(status for status in STATUSES if status in present)
+
+    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
+        """Lower and upper ends of the central interval; that of a variance below 0 starts at 0."""
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must lie in (0, 1), got {level!r}. Try level=0.95.")
+        half = stats.t.ppf(0.5 + 0.5 * level, self.df) * self.stderr
+        if not self.log_scale:
+            return self.value - half, self.value + half
+        positive = self.value > 0
+        with np.errstate(over="ignore"):  # a value near 0 may be anything: its interval ends at infinity
+            ratio = np.exp(half / np.where(positive, self.value, 1.0))
+        lower = np.where(positive, self.value / ratio, 0.0)
+        return lower, np.where(positive, self.value * ratio, np.maximum(self.value + half, 0.0))
+
+    def __str__(self) -> str:
+        if self.value.size > 8:
+            typical = f"median stderr {np.nanmedian(self.stderr):.2g}"
+            return f"{self.value.shape} values, {typical} [{self.status}]"
+        entries = zip(self.value.ravel(), self.stderr.ravel(), strict=True)
+        text = ", ".join(_plus_minus(value, stderr) for value, stderr in entries)
+        return f"{text if self.value.size == 1 else f'[{text}]'} [{self.status}]"
+
+    def __repr__(self) -> str:
+        return f"Estimate({self})"
+
+
+def _plus_minus(value: float, stderr: float) -> str:
+    """The value to the second digit of its standard error."""
+    if not np.isfinite(stderr) or stderr <= 0 or not np.isfinite(value):
+        return f"{value:.6g} +- {stderr:.2g}"
+    digits = 1 - int(np.floor(np.log10(stderr)))
+    if digits < 0 or digits > 8:
+        return f"{value:.6g} +- {stderr:.2g}"
+    return f"{value:.{digits}f} +- {stderr:.{digits}f}"
+
+
+def estimate(ledger: "Ledger", method: str = "raw", pool: bool = True) -> dict[str, Estimate]:
+    """An `Estimate` of every observable by name; `Moments` named "theta" gives "theta.mean" and so on.
+
+        raw        sum omega phi / sum omega,   phi at the left end point theta_{m-1}
+        corrected  sum omega (phi - A_hat h) / sum omega,   h the anchor's Poisson solution
+        intercept  batch means regressed on the batch's mean step, at step 0
+
+    Chains are pooled; `pool=False` gives every array a chain axis instead, before the observable's own axes.
+    Cost: one pass over the rows. Assumes batches longer than the memory of the chain; says so in the status
+    where it can tell.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
+    if method == "corrected" and ledger.corrections is None:
+        raise ValueError(
+            "method='corrected' needs a run with an anchor, and this ledger has none: the correction is "
+            "computed along the run. Use lv.run(..., anchor=lv.laplace(target, data, theta_0)), or method='intercept'."
+        )
+    settings = ledger.schedule.batch_shape
+    parts = [_Setting(ledger, index, method, pool).estimates() for index in np.ndindex(settings)]
+    return {name: _stack([part[name] for part in parts], settings, pool) for name in parts[0]}
+
+
+def _stack(parts: list[Estimate], settings: tuple[int, ...], pool: bool) -> Estimate:
+    """One Estimate of all schedule settings; the axis of groups goes when chains were pooled."""
+
+    def join(name: str) -> Any:
+        values = [getattr(part, name) for part in parts]
+        if values[0] is None or name == "log_scale":
+            return values[0]
+        grouped = name not in ("T_m", "B_m", "num_batches", "laplace")
+        array = np.stack([value[0] if grouped and pool else value for value in values])
+        return array.reshape((*settings, *array.shape[1:]))
+
+    return Estimate(**{field.name: join(field.name) for field in fields(Estimate)})
+
+
+class _Setting:
+    """The analysis of one schedule setting; arrays are (groups, values) until shaped at the end."""
+
+    def __init__(self, ledger: "Ledger", index: tuple[int, ...], method: str, pool: bool) -> None:
+        self.ledger, self.index, self.method, self.pool = ledger, index, method, pool
+        self.rows = Rows(ledger.sum_delta[index], ledger.sum_delta2[index], ledger.sum_omega[index])
+        self.noise: AnchorBias | None = None
+        self.relaxations: float | None = None
+        if ledger.anchor is not None and ledger.outer is not None and not ledger.exact:
+            precision = ledger.anchor.precision
+            self.noise = extrapolate.anchor_bias(
+                ledger.outer[index], self.rows, precision, ledger.discretisation_bias, pool
+            )
+            # The slowest direction forgets at rate lambda/2. Corrected values have hardly any memory.
+            if method != "corrected":
+                self.relaxations = 0.5 * float(np.linalg.eigvalsh(precision)[0]) * self.rows.time
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Estimates of all observables by name."""
+        found = {}
+        for name, column in self.ledger.columns.items():
+            for suffix, part in self._observable(name, column):
+                found[name + suffix] = part
+        return found
+
+    def _batches(self, name: str) -> Batches:
+        sums = self.ledger.values[name][self.index]
+        if self.method == "corrected" and self.ledger.corrections is not None:
+            sums = sums + self.ledger.corrections[name][self.index]
+        # A line needs steps that differ, so a chain is cut into ten batches however many chains there are.
+        fewest = 10 if self.method == "intercept" else errorbars.FEWEST_BATCHES
+        chains = len(sums) if self.pool else 1
+        count = errorbars.batch_count(sums.shape[1], chains, fewest, self.relaxations)
+        return errorbars.batch(sums, self.rows, count, self.pool)
+
+    def _observable(self, name: str, column: "Column") -> Iterator[tuple[str, Estimate]]:
+        batches = self._batches(name)
+        hessian = column.hessian
+        mean, influence = batches.mean, batches.influence
+        anchor = self.ledger.anchor
+        if column.pairs is None:
+            laplace = None
+            if hessian is not None and anchor is not None:
+                laplace = column.reference + 0.5 * np.einsum("vij,ij->v", hessian, anchor.covariance)
+            entry = self._entry(batches, mean + column.reference, influence, hessian, laplace, column.shape)
+            if self.method == "corrected" and not self._corrects(name):
+                entry = replace(entry, statuses=worse(entry.statuses, "uncorrected"))
+            yield "", entry
+            return
+        d = column.reference.size
+        first, m1 = influence[..., :d], mean[:, :d]
+        theta, sigma = (None, None) if anchor is None else (anchor.theta, anchor.covariance)
+        linear = None if hessian is None else hessian[:d]
+        yield ".mean", self._entry(batches, m1 + column.reference, first, linear, theta, (d,))
+        i, j = column.pairs
+        # Bias of u_i u_j - m1_i m1_j: that of the first moments vanishes to first order.
+        quadratic = None if hessian is None else hessian[d:]
+        second = (
+            influence[..., d:] - m1[:, None, None, i] * first[..., j] - m1[:, None, None, j] * first[..., i]
+        )
+        # A plug-in covariance falls short by the covariance of the means, which the batches estimate.
+        count = batches.count
+        short = count / max(count - 1, 1) * np.einsum("gckv,gckv->gv", first[..., i], first[..., j])
+        covariance = mean[:, d:] - m1[:, i] * m1[:, j] + short
+        laplace = None if sigma is None else sigma[i, j]
+        both = self._entry(batches, covariance, second, quadratic, laplace, (len(i),))
+        diagonal = np.flatnonzero(i == j)
+        variance = replace(_take(both, diagonal), log_scale=True)
+        variance = replace(variance, statuses=worse(variance.statuses, "not_gaussian", variance.value <= 0))
+        yield ".variance", variance
+        yield ".sd", _square_root(variance)
+        if len(i) == d * (d + 1) // 2:
+            square = np.zeros((d, d), dtype=np.int64)
+            square[i, j] = square[j, i] = np.arange(len(i))
+            yield ".covariance", _take(both, square)
+
+    def _corrects(self, name: str) -> bool:
+        corrections = self.ledger.corrections
+        return corrections is not None and bool(np.any(corrections[name]))
+
+    def _entry(
+        self,
+        batches: Batches,
+        value: Array,
+        influence: Array,
+        hessian: Array | None,
+        laplace: Array | None,
+        shape: tuple[int, ...],
+    ) -> Estimate:
+        """One Estimate from linearised batch values."""
+        means = value[:, None, None] + influence * (batches.total / batches.omega[:, None])
+        line = None
+        if batches.spread > extrapolate.LEAST_SPREAD and batches.count > 4:
+            line = extrapolate.regress(means, batches.omega, batches.step)
+        spread = errorbars.bar(influence)
+        bias, beyond = np.zeros(value.shape), np.zeros(value.shape, dtype=bool)
+        blind = False
+        if self.method == "corrected":
+            bias, beyond = extrapolate.corrected_bias(self.noise, hessian, laplace, value, spread)
+        elif self.method == "raw" and not self.ledger.exact:
+            bias, beyond = extrapolate.raw_bias(self.noise, hessian, line, spread.stderr)
+            # Without an anchor it depends on the steps whether a run can tell its bias from its fluctuations.
+            blind = self.noise is None and (line is None or line.leverage > 1.0)
+        elif self.method == "intercept":
+            if line is None:
+                raise ValueError(
+                    f"method='intercept' needs steps that vary and more than four batches, got a mean step "
+                    f"that varies by {batches.spread:.1%} over {batches.count} batches. Use a decreasing "
+                    f"schedule such as lv.Polynomial(alpha=1/3), more steps, or an anchor with 'corrected'."
+                )
+            value, spread = line.intercept, line.bar
+        codes = judge(
+            batches,
+            means - value[:, None, None],
+            spread,
+            beyond=beyond,
+            uncorrected=blind,
+            memory=self.method != "corrected",
+            trend=self.method != "corrected" and line is not None and not self.ledger.exact,
+            inflation=None if self.noise is None else self.noise.inflation,
+            reused=self.method == "corrected" and not self.ledger.iid,
+            relaxations=self.relaxations,
+        )
+        chains = len(self.ledger.chains) if self.pool else 1
+
+        def shaped(array: Any) -> Any:
+            return array.reshape(len(value), *shape)
+
+        return Estimate(
+            value=shaped(value),
+            stderr=shaped(spread.stderr),
+            df=shaped(spread.df),
+            bias=shaped(np.broadcast_to(bias, value.shape)),
+            sigma2=shaped(spread.stderr**2 * chains * self.rows.time),
+            kurtosis=shaped(spread.kurtosis),
+            statuses=words(shaped(codes)),
+            T_m=np.asarray(self.rows.time),
+            B_m=np.asarray(self.rows.delta2.sum() / np.sqrt(self.rows.time)),
+            num_batches=np.asarray(batches.count),
+            laplace=None if laplace is None else laplace.reshape(shape),
+            noise_inflation=None if self.noise is None else self.noise.inflation,
+        )
+
+
+def _take(whole: Estimate, index: NDArray[np.int64]) -> Estimate:
+    """The entries `index` of an Estimate whose values lie on one axis after the groups."""
+    names = ("value", "stderr", "df", "bias", "sigma2", "kurtosis", "statuses")
+    taken = {name: getattr(whole, name)[:, index] for name in names}
+    return replace(whole, **taken, laplace=None if whole.laplace is None else whole.laplace[index])
+
+
+def _square_root(variance: Estimate) -> Estimate:
+    """A standard deviation by the delta method, d sd = d variance / (2 sd); NaN where not positive."""
+    sd = np.sqrt(np.where(variance.value > 0, variance.value, np.nan))
+    return replace(
+        variance,
+        value=sd,
+        stderr=variance.stderr / (2.0 * sd),
+        bias=variance.bias / (2.0 * sd),
+        sigma2=variance.sigma2 / (4.0 * sd**2),
+        laplace=None if variance.laplace is None else np.sqrt(variance.laplace),
+    )

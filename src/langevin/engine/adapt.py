@@ -1,0 +1,70 @@
+"""Finds the step size at which an exact kernel accepts at its target rate."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from langevin.data.source import as_source
+from langevin.schedules import Constant
+from langevin.target import Layout, Target
+
+PyTree = Any
+
+
+def adapt_step(
+    target: Target,
+    data: PyTree,
+    theta_0: PyTree,
+    *,
+    kernel: Any,
+    target_acceptance: float | None = None,
+    num_steps: int = 1000,
+    seed: int = 0,
+) -> Constant:
+    """A constant schedule at which `kernel` accepts with the target probability, found by stochastic approximation.
+
+    log delta_{m+1} = log delta_m + 2 m^-0.6 (acceptance_m - target), averaged over the second half. The chain that finds
+    it is thrown away, so the run that follows is exact. Cost: num_steps transitions of one chain.
+
+    Example:
+        >>> import langevin as lv
+        >>> model = lv.models.LinearGaussian.simulate(seed=1)
+        >>> schedule = lv.adapt_step(model.target, model.data, model.theta_0, kernel=lv.MALA())
+        >>> ledger = lv.run(model.target, model.data, model.theta_0, kernel=lv.MALA(), schedule=schedule, num_steps=1000)
+    """
+    if not hasattr(kernel, "target_acceptance"):
+        raise ValueError(f"kernel must be exact (lv.MALA(), lv.HMC(), lv.RWM()), got {kernel!r}: nothing is accepted.")
+    goal = kernel.target_acceptance if target_acceptance is None else target_acceptance
+    if not 0.0 < goal < 1.0:
+        raise ValueError(f"target_acceptance must lie in (0, 1), got {goal!r}. Try {kernel.target_acceptance}.")
+    layout = Layout.of(theta_0)
+    arrays = None if data is None else as_source(data).arrays
+    target.check(theta_0, arrays)
+    theta = jnp.asarray(layout.ravel(theta_0), jnp.float32)
+    log_delta = _adapt(target, layout, num_steps, kernel, arrays, theta, jnp.float32(goal), jax.random.key(seed))
+    return Constant(float(np.exp(np.float64(log_delta))))
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _adapt(target, layout, num_steps, kernel, data, theta, goal, key):
+    log_density = jax.value_and_grad(lambda t: target.log_density(layout.unravel(t), data))
+
+    def move(carry, m):
+        state, log_delta, total = carry
+        noise, decision = jax.random.split(jax.random.fold_in(key, m))
+        eta = jax.random.normal(noise, theta.shape)
+        log_uniform = jnp.log(jax.random.uniform(decision, minval=1e-30))
+        state = kernel.step(log_density, state, eta, log_uniform, jnp.exp(log_delta))
+        log_delta = log_delta + 2.0 * (m + 1.0) ** -0.6 * (state.acceptance - goal)
+        return (state, log_delta, total + jnp.where(m >= num_steps // 2, log_delta, 0.0)), None
+
+    # A step of (1 / gradient scale)^2 has the right unit whatever the scale of theta.
+    state = kernel.init(log_density, theta)
+    scale = jnp.sum(jax.grad(lambda t: log_density(t)[0])(theta + 1e-3) ** 2) + 1.0
+    start = (state, -jnp.log(scale), jnp.float32(0.0))
+    (_, _, total), _ = lax.scan(move, start, jnp.arange(num_steps))
+    return total / (num_steps - num_steps // 2)
