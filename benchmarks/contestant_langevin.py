@@ -36,6 +36,7 @@ def prepare(workload: Workload, steps: int, variant: str) -> worker.Run:
         log_likelihood = workload.with_log_sigmoid(lv.log_sigmoid)
     target = lv.Target(workload.log_prior, log_likelihood)
     theta_0 = truth.mode(workload.name)
+    data = lv.DataSource.of(workload.data)
     options: dict[str, Any] = dict(
         kernel=lv.SGLD(),
         gradient=lv.Minibatch(),
@@ -48,7 +49,7 @@ def prepare(workload: Workload, steps: int, variant: str) -> worker.Run:
     )
 
     def run(seed: int) -> np.ndarray:
-        ledger = lv.run(target, workload.data, theta_0, seed=seed, **options)
+        ledger = lv.run(target, data, theta_0, seed=seed, **options)
         return np.asarray(jax.tree.leaves(lv.estimate(ledger)["theta"].value)[0])
 
     return run

@@ -121,10 +121,11 @@ def times_faster(entry: Entry | None, other: Entry | None, clock: str) -> float 
 
 
 def record(workload: Workload, steps: int, entries: list[Entry], clock: str) -> list[dict[str, Any]]:
-    def find(contestant: str) -> Entry | None:
-        return next((e for e in entries if e.contestant == contestant), None)
+    def find(contestant: str, variant: str | None = None) -> Entry | None:
+        return next((e for e in entries if e.contestant == contestant and variant in (None, e.variant)), None)
 
     peer, flagged, limit = find("blackjax"), find("blackjax, our flag"), find("limit")
+    tuned = find("blackjax", "hand-tuned")
     return [
         {
             "workload": entry.workload,
@@ -135,6 +136,7 @@ def record(workload: Workload, steps: int, entries: list[Entry], clock: str) -> 
             "chain_steps_per_second": workload.chains * steps / median(getattr(entry, clock)),
             "times_blackjax": times_faster(entry, peer, clock),
             "times_blackjax_our_flag": times_faster(entry, flagged, clock),
+            "times_blackjax_hand_tuned": times_faster(entry, tuned, clock),
             "limit_over_it": times_faster(limit, entry, clock),
             "first_call_seconds": entry.first_seconds,
             "seconds": entry.seconds,
@@ -150,12 +152,13 @@ def table(rows: list[dict[str, Any]]) -> str:
     def ratio(value: float | None) -> str:
         return "      -" if value is None else f"{value:7.2f}"
 
-    heads = " ".join(f"{head:>7}" for head in ("/ peer", "/ flag", "limit /", "first"))
+    heads = " ".join(f"{head:>7}" for head in ("/ peer", "/ flag", "/ tuned", "limit /", "first"))
     lines = [f"{'':4} {'contestant':48} {'steps/s':>11} {heads} {'|z|':>5}"]
     for row in rows:
         name = f"{row['contestant']}: {row['variant']}"
         ratios = " ".join(
-            ratio(row[k]) for k in ("times_blackjax", "times_blackjax_our_flag", "limit_over_it")
+            ratio(row[k])
+            for k in ("times_blackjax", "times_blackjax_our_flag", "times_blackjax_hand_tuned", "limit_over_it")
         )
         wrong = "" if row["samples_the_posterior"] else "  WRONG POSTERIOR"
         rate, first, z = row["chain_steps_per_second"], row["first_call_seconds"], row["worst_z"]

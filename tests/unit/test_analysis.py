@@ -69,9 +69,9 @@ def ledger_of(
     made = Ledger(
         num_steps=m, row_steps=ROW, chains=np.arange(chains), names=tuple(f"theta[{k}]" for k in range(d)),
         schedule=schedule, weight_power=weight_power, cost_per_step=1, sum_delta=rows(delta, 0),
-        sum_delta2=rows(delta**2, 0), sum_omega=rows(omega, 0), values=values, corrections=corrections, outer=outer,
-        acceptance=None, columns=columns, anchor=anchor, exact=False, iid=True, discretisation_bias=True, draws=None,
-        carry=None,
+        sum_delta2=rows(delta**2, 0), sum_omega=rows(omega, 0), values=values, corrections=corrections,
+        outer=outer, acceptance=None, columns=columns, anchor=anchor, exact=False, iid=True,
+        discretisation_bias=True, draws=None, carry=None,
     )  # fmt: skip
     return replace(made, **changes)
 
@@ -103,7 +103,7 @@ def test_batches_stay_non_empty_when_one_row_holds_most_of_the_time():
 @pytest.mark.parametrize(
     ("rows", "chains", "relaxations", "expected"),
     [(42, 1, None, 20), (1000, 2, None, 20), (1000, 4, None, 10), (1000, 64, None, 4), (30, 1, None, 15),
-     (3, 1, None, 3), (6, 1, None, 4), (1000, 1, 52.0, 10), (1000, 1, 3.0, 4)],
+     (3, 1, None, 3), (6, 1, None, 6), (1000, 1, 52.0, 10), (1000, 1, 3.0, 4)],
 )  # fmt: skip
 def test_number_of_batches(rows, chains, relaxations, expected):
     assert errorbars.batch_count(rows, chains, errorbars.FEWEST_BATCHES, relaxations) == expected
@@ -236,7 +236,7 @@ def test_regression_recovers_an_exact_line_and_agrees_with_least_squares():
 
 
 def test_anchor_bias_is_the_first_order_of_the_exact_stationary_law():
-    """Constant step, gradient -H u + noise of covariance V: the discrete Lyapunov equation is the exact law."""
+    """Constant step, gradient -H u + noise: the discrete Lyapunov equation is the exact law."""
     rng = np.random.default_rng(3)
     root, other = rng.standard_normal((2, 3, 3))
     precision, spread = root @ root.T + np.eye(3), other @ other.T
@@ -282,7 +282,7 @@ def test_corrected_is_exact_with_exact_gradients_of_a_gaussian():
 
 def test_refusals_say_what_to_do():
     ledger = ledger_of(noise(), CONSTANT)
-    with pytest.raises(ValueError, match="anchor=lv.laplace"):
+    with pytest.raises(ValueError, match="anchor=lv"):
         estimate(ledger, "corrected")
     with pytest.raises(ValueError, match="raw, corrected, intercept"):
         estimate(ledger, "median")
@@ -306,12 +306,12 @@ def test_status_of_short_runs_and_of_runs_that_cannot_tell_their_bias():
 
 
 def test_status_bias_dominates_with_and_without_an_anchor():
-    m = np.arange(1, 1601)
-    schedule = lv.Polynomial(a=1.0, b=1.0, alpha=0.5)
-    path = noise(d=1) * np.sqrt(1 + 20 * schedule.delta(m))[:, None]
+    m = np.arange(1, 16001)
+    schedule = lv.Polynomial(a=1.0, b=100.0, alpha=0.4)
+    path = noise(m=16000, d=1) * np.sqrt(1 + 20 * schedule.delta(m))[:, None]
     assert estimate(ledger_of(path, schedule))["theta.variance"].status == "bias_dominates"
     anchor = anchor_of(np.eye(1))
-    grad = 10.0 * noise(d=1, seed=9)
+    grad = 10.0 * noise(m=16000, d=1, seed=9)
     assert (
         estimate(ledger_of(path, schedule, anchor=anchor, grad=grad))["theta.variance"].status
         == "bias_dominates"
@@ -357,7 +357,7 @@ def test_transient_keeps_its_false_alarm_rate(trend, chains):
     """20 000 sets of Gaussian batches; a rule at its level exceeds this count with probability 1e-9."""
     sets = 20_000
     means = np.random.default_rng(5).standard_normal((sets, chains, 20, 1))
-    step = np.linspace(1.1, 1.0, 20) if not trend else 1.0 / np.arange(1, 21)
+    step = np.linspace(1.1, 1.0, 20) if not trend else 1.0 / np.sqrt(np.arange(1, 21))
     alarms = int(errorbars.transient(means, np.ones(20), step, trend).sum())
     assert alarms <= stats.binom.isf(1e-9, sets, errorbars.TRANSIENT_LEVEL)
     shifted = means.copy()

@@ -19,11 +19,10 @@ FEWEST_BATCHES = 4
 # calibrated with.
 _BATCHES_OF_ONE_CHAIN = 20
 _BATCHES_IN_ALL = 40
-# Means over b relaxation times have variance (1 - 1/b) of what independence would need: 5 costs 10% of a raw
-# error bar.
+_SINGLE_ROWS = 12
+# Means over b relaxation times have 1 - 1/b of the variance of independent ones: 5 costs a tenth of the bar.
 RELAXATIONS = 5.0
-# Chance that the rule for `transient` fires on Gaussian batches without a transient, over all values of an
-# estimate.
+# Chance that `transient` fires on Gaussian batches without one, over all values of an estimate.
 TRANSIENT_LEVEL = 1e-3
 
 
@@ -100,7 +99,7 @@ def edges(sum_delta: Array, count: int) -> NDArray[np.int64]:
 
 
 def batch_count(rows: int, chains: int, fewest: int, relaxations: float | None) -> int:
-    """Batches of one chain: 20 if alone, 40 in all for several, at least `fewest`, two rows or more each.
+    """Batches of one chain: 20 if alone, 40 in all for several, at least `fewest` if there are rows enough.
 
     `relaxations` is the length of a chain in relaxation times, if it matters and is known: a batch gets at
     least five.
@@ -108,9 +107,9 @@ def batch_count(rows: int, chains: int, fewest: int, relaxations: float | None) 
     count = min(_BATCHES_OF_ONE_CHAIN, max(fewest, -(-_BATCHES_IN_ALL // chains)))
     if relaxations is not None:
         count = min(count, max(int(relaxations / RELAXATIONS), FEWEST_BATCHES))
-    # Two rows a batch keep them equal in time to a third; a short run takes single rows rather than fewer
-    # than four.
-    return max(min(count, rows // 2), min(FEWEST_BATCHES, rows))
+    # Two rows a batch keep them equal in time to a third; a short run takes single rows instead, because
+    # fewer than a dozen batches cost more in the t quantile than uneven ones do.
+    return min(count, max(rows // 2, min(_SINGLE_ROWS, rows)))
 
 
 def batch(sums: Array, rows: Rows, count: int, pool: bool) -> Batches:

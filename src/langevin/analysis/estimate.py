@@ -104,7 +104,7 @@ def estimate(ledger: "Ledger", method: str = "raw", pool: bool = True) -> dict[s
     if method == "corrected" and ledger.corrections is None:
         raise ValueError(
             "method='corrected' needs a run with an anchor, and this ledger has none: the correction is "
-            "computed along the run. Use lv.run(..., anchor=lv.laplace(target, data, theta_0)), or method='intercept'."
+            "computed along the run. Use lv.run(..., anchor=lv.laplace(...)), or method='intercept'."
         )
     settings = ledger.schedule.batch_shape
     parts = [_Setting(ledger, index, method, pool).estimates() for index in np.ndindex(settings)]
@@ -169,9 +169,12 @@ class _Setting:
             laplace = None
             if hessian is not None and anchor is not None:
                 laplace = column.reference + 0.5 * np.einsum("vij,ij->v", hessian, anchor.covariance)
-            entry = self._entry(batches, mean + column.reference, influence, hessian, laplace, column.shape)
-            if self.method == "corrected" and not self._corrects(name):
-                entry = replace(entry, statuses=worse(entry.statuses, "uncorrected"))
+            flat = self.method == "corrected" and not self._corrects(name)
+            known = None if flat else hessian
+            entry = self._entry(batches, mean + column.reference, influence, known, laplace, column.shape)
+            if flat:
+                unknown = np.full_like(entry.bias, np.nan)
+                entry = replace(entry, bias=unknown, statuses=worse(entry.statuses, "uncorrected"))
             yield "", entry
             return
         d = column.reference.size
@@ -227,7 +230,7 @@ class _Setting:
         elif self.method == "raw" and not self.ledger.exact:
             bias, beyond = extrapolate.raw_bias(self.noise, hessian, line, spread.stderr)
             # Without an anchor it depends on the steps whether a run can tell its bias from its fluctuations.
-            blind = self.noise is None and (line is None or line.leverage > 1.0)
+            blind = self.noise is None and (line is None or line.leverage > extrapolate.MOST_LEVERAGE)
         elif self.method == "intercept":
             if line is None:
                 raise ValueError(
@@ -242,7 +245,6 @@ class _Setting:
             spread,
             beyond=beyond,
             uncorrected=blind,
-            memory=self.method != "corrected",
             trend=self.method != "corrected" and line is not None and not self.ledger.exact,
             inflation=None if self.noise is None else self.noise.inflation,
             reused=self.method == "corrected" and not self.ledger.iid,

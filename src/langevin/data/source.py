@@ -1,12 +1,18 @@
 """Data in memory: a checked pytree of arrays with a common leading axis."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import numpy as np
 
+from langevin.data.prefetch import aligned
+
 PyTree = Any
+
+
+# The order of a shuffled copy is a property of the data, not of a run: runs draw where their blocks start.
+_SHUFFLE_SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +25,7 @@ class DataSource:
 
     arrays: PyTree
     num_data: int
+    _shuffled: dict[int, PyTree] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, data: PyTree) -> "DataSource":
@@ -39,7 +46,21 @@ class DataSource:
             raise ValueError("data must hold at least one observation, got 0 rows.")
         if num_data >= 2**30:
             raise ValueError(f"data must hold fewer than 2^30 observations in memory, got {num_data}.")
-        return cls(treedef.unflatten(leaves), num_data)
+        return cls(treedef.unflatten([aligned(leaf) for leaf in leaves]), num_data)
+
+    @property
+    def bytes(self) -> int:
+        """Memory that the arrays take."""
+        return sum(leaf.nbytes for leaf in jax.tree.leaves(self.arrays))
+
+    def shuffled(self, repeated: int) -> PyTree:
+        """A shuffled copy with its first `repeated` rows again at the end; made once and kept."""
+        if repeated not in self._shuffled:
+            order = np.random.default_rng(_SHUFFLE_SEED).permutation(self.num_data)
+            wrapped = np.concatenate([order, order[:repeated]])
+            self._shuffled.clear()
+            self._shuffled[repeated] = jax.tree.map(lambda leaf: aligned(leaf.take(wrapped, axis=0)), self.arrays)
+        return self._shuffled[repeated]
 
     def rows(self, start: int, stop: int) -> PyTree:
         """Rows start ... stop-1."""

@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from langevin import random
+from langevin.data.source import DataSource
 from langevin.random import Clock
 
 Array = jax.Array
@@ -35,6 +36,8 @@ class Subsample:
     batch_size: int
 
     iid: ClassVar[bool] = True
+    # Whether a minibatch is scattered over the data, so that a host gather can pay.
+    gathers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.batch_size, bool) or not isinstance(self.batch_size, (int, np.integer)):
@@ -49,9 +52,9 @@ class Subsample:
     def check(self, num_data: int) -> None:
         """Raises if a minibatch of this kind cannot be drawn from num_data data."""
 
-    def prepare(self, data: Any, seed: int) -> Any:
-        """The data in the order in which `index` and `batch` count them (host arrays)."""
-        return data
+    def prepare(self, source: DataSource) -> Any:
+        """The host arrays in the order in which `walk`, `rows` and `batch` count them."""
+        return source.arrays
 
     def origin(self, m: int, num_data: int) -> tuple[np.uint32, ...]:
         """Host integers that locate step m + 1 in the sampler's own order; none for independent draws."""
@@ -212,18 +215,17 @@ def _hash(x: Array, seed, turn: int) -> Array:
 
 @dataclass(frozen=True)
 class Blocks(_AtMostAllData):
-    """n consecutive rows of the data, shuffled once at the start of the run; the first row is uniform and the end wraps.
+    """n consecutive rows of the data, shuffled once; the first row is uniform and the end wraps.
 
     Independent over steps given the shuffle, marginals exactly uniform. One contiguous read a step: the fast choice
     when the data are much larger than the caches. Cost: one threefry block a step and one shuffled copy of the data.
     """
 
-    def prepare(self, data, seed):
+    gathers: ClassVar[bool] = False
+
+    def prepare(self, source):
         """A shuffled copy, its first n - 1 rows repeated at the end so that a block never wraps."""
-        num_data = jax.tree.leaves(data)[0].shape[0]
-        order = np.random.default_rng(seed).permutation(num_data)
-        wrapped = np.concatenate([order, order[: self.batch_size - 1]])
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[wrapped], data)
+        return source.shuffled(self.batch_size - 1)
 
     def draw(self, key, first, offset, origin, num_steps, num_data):
         """See `Subsample.draw`; the page holds first rows only."""
@@ -243,6 +245,8 @@ class Full(Subsample):
     """All the data in every step: the exact gradient. Cost: N datum visits a step, no randomness."""
 
     batch_size: int = 1
+
+    gathers: ClassVar[bool] = False
 
     def size(self, num_data):
         """N."""

@@ -33,7 +33,10 @@ class Parts(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What one dispatch runs: `count` transitions after transition `start`."""
+    """What one dispatch runs: `count` transitions after transition `start`.
+
+    `gathered` holds the minibatches that the host gathered, (chains, transitions * n, ...), or None.
+    """
 
     start: Clock
     count: Array
@@ -44,6 +47,7 @@ class Block(NamedTuple):
     omega: Array
     stride: Array
     stride_offset: Array
+    gathered: PyTree
 
 
 class Output(NamedTuple):
@@ -61,8 +65,11 @@ class Carry(NamedTuple):
     sums: PyTree
 
 
-def chain_gradient(program: Program, parts: Parts, theta: Array, page: Array, k: Array) -> Array:
-    """Gradient estimate of one chain; the observations of the minibatch are vector lanes."""
+def chain_gradient(program: Program, parts: Parts, theta: Array, page: Any, k: Array, at: Array) -> Array:
+    """Gradient estimate of one chain; the observations of the minibatch are vector lanes.
+
+    Transition `at` of the block is entry k of the page of draws, or entry `at` of what the host gathered.
+    """
     layout = program.layout
     if program.custom_gradient:
         u = parts.gradient.draw(page[k])
@@ -70,12 +77,16 @@ def chain_gradient(program: Program, parts: Parts, theta: Array, page: Array, k:
     base = layout.ravel(parts.gradient.base(program.target, layout.unravel(theta)))
     if not program.num_data:
         return base
-    batch = program.subsample.batch(parts.data, page, k, program.page, program.num_data)
+    if program.host_gather:
+        n = program.batch_size
+        batch = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, at * n, n), page)
+    else:
+        batch = program.subsample.batch(parts.data, page, k, program.page, program.num_data)
     terms = jax.vmap(partial(_term, program, parts.gradient), (None, 0))(theta, batch)
     return base + (program.num_data / program.batch_size) * jnp.sum(terms, axis=0)
 
 
-def wide_gradient(program: Program, parts: Parts, theta: Array, page: Array, k: Array) -> Array:
+def wide_gradient(program: Program, parts: Parts, theta: Array, page: Array, k: Array, at: Array) -> Array:
     """Gradient estimates of all chains; chains are vector lanes, observations are summed in turn."""
     layout = program.layout
 
@@ -143,6 +154,8 @@ def _draws(program: Program, parts: Parts, keys: dict[str, Array], block: Block,
         return jax.random.wrap_key_data(jnp.stack(words, axis=-1), impl="threefry2x32"), eta
     if program.subsample is None:
         return jnp.zeros(page, jnp.int32), eta
+    if program.host_gather:
+        return block.gathered, eta
     return program.subsample.draw(keys["subsample"], first, offset, block.origin, page, program.num_data), eta
 
 
@@ -164,7 +177,7 @@ def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block
             state = move(full_log_density(program, parts), state, noise, draw[k], delta)
             sums["acceptance"] = sums["acceptance"] + state.acceptance
         else:
-            grad = gradient(program, parts, theta, draw, k)
+            grad = gradient(program, parts, theta, draw, k, at)
             state = move(state, grad, noise, delta)
         added = contribute(theta, grad, delta, omega)
         sums = {**sums, **jax.tree.map(jnp.add, {name: sums[name] for name in added}, added)}
@@ -212,11 +225,29 @@ def advance(program: Program, parts: Parts, block: Block, carry: Carry):
         delta, omega, carry = given
         here = block._replace(delta=delta, omega=omega)
         if program.layout_kind == "chain":
-            return lax.map(lambda c: _advance_lanes(program, parts, c[0], here, c[1]), (parts.keys, carry))
+
+            def chain(given):
+                keys, carry, gathered = given
+                return _advance_lanes(program, parts, keys, here._replace(gathered=gathered), carry)
+
+            return lax.map(chain, (parts.keys, carry, block.gathered))
         last = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), (parts.keys, carry))
         return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), _advance_lanes(program, parts, last[0], here, last[1]))
 
     return lax.map(setting, (block.delta, block.omega, carry))
+
+
+@partial(jax.jit, static_argnums=0)
+def block_rows(program: Program, keys: dict[str, Array], start: Clock, origin: tuple[Array, ...]) -> Array:
+    """Row numbers of the minibatches of a block for the host to gather, (chains, capacity * n)."""
+    first, steps = start.plus(jnp.int32(1)), program.capacity
+
+    def chain(key: Array) -> Array:
+        page = program.subsample.draw(key, first, jnp.int32(0), origin, steps, program.num_data)
+        rows = jax.vmap(lambda k: program.subsample.rows(page, k, steps, program.num_data))(jnp.arange(steps))
+        return rows.reshape(-1)
+
+    return lax.map(chain, keys["subsample"])
 
 
 @partial(jax.jit, static_argnums=0)

@@ -36,6 +36,7 @@ class Program:
     exact: bool
     corrected: bool
     custom_gradient: bool
+    host_gather: bool
     keep: int
     capacity: int
     page: int

@@ -10,6 +10,7 @@ import numpy as np
 
 from langevin import random
 from langevin.anchor import Anchor
+from langevin.data.prefetch import HostGather
 from langevin.data.subsample import Subsample
 from langevin.engine import block as device
 from langevin.engine import setup
@@ -92,6 +93,11 @@ class _Session:
         self.m = 0
         self.carry: Any = None
         self.rows, self.draws = RowBook(), DrawBook(self.program.keep)
+        self.gather: HostGather | None = None
+        self.prefetched: tuple[int, PyTree] = (-1, None)
+        if self.program.host_gather:
+            rows = len(prepared.chains) * self.program.capacity * self.program.batch_size
+            self.gather = HostGather(prepared.host_arrays, rows)
         self.interrupted = False
 
     def restore(self, ledger: Ledger) -> None:
@@ -122,7 +128,7 @@ class _Session:
             while self.m < num_steps and not stop_requested():
                 began = monotonic()
                 # One block is always under way while the host keeps the books of the one before.
-                launched = self._launch(self._fitting(min(count, num_steps - self.m)))
+                launched = self._launch(self._fitting(min(count, num_steps - self.m)), num_steps)
                 if waiting is not None:
                     self._collect(waiting)
                     display.update(waiting.start)
@@ -152,7 +158,7 @@ class _Session:
         delta, omega = (steps.astype(np.float64).reshape(self.settings, rows, -1) for steps in self._steps(m_first, m_last))
         return {name: s.sum(axis=-1).T for name, s in (("delta", delta), ("delta2", delta**2), ("omega", omega))}
 
-    def _launch(self, count: int) -> "_Sent":
+    def _launch(self, count: int, last: int) -> "_Sent":
         m, program = self.m, self.program
         delta, omega = (np.pad(s, ((0, 0), (0, program.capacity - count))) for s in self._steps(m + 1, m + count))
         length = device_row_steps(m + 1)
@@ -160,17 +166,36 @@ class _Session:
         block = device.Block(
             start=random.Clock.at(m),
             count=np.int32(count),
-            origin=() if program.subsample is None else program.subsample.origin(m, program.num_data),
+            origin=self._origin(m),
             row_steps=np.int32(length),
             row_offset=np.int32(m % length),
             delta=delta,
             omega=omega,
             stride=np.int32(stride),
             stride_offset=np.int32(m % stride),
+            gathered=None if self.gather is None else self._gathered(m),
         )
+        following = self._rows(m + count) if self.gather is not None else None
         self.carry, output = device.advance(program, self.call.parts, block, self.carry)
         self.m += count
+        if self.gather is not None and self.m < last:
+            # While the device works on this block. Its rows were asked for first: the device answers in order.
+            self.prefetched = (self.m, self.gather(np.asarray(following)))
         return _Sent(m, count, length, output)
+
+    def _origin(self, m: int) -> tuple[np.uint32, ...]:
+        subsample = self.program.subsample
+        return () if subsample is None else subsample.origin(m, self.program.num_data)
+
+    def _rows(self, m: int) -> jax.Array:
+        """Row numbers of the minibatches of the block after transition m, on the device."""
+        return device.block_rows(self.program, self.call.parts.keys, random.Clock.at(m), self._origin(m))
+
+    def _gathered(self, m: int) -> PyTree:
+        """Minibatches of the block after transition m: fetched ahead, or now if the run has just begun."""
+        if self.prefetched[0] != m:
+            self.prefetched = (m, self.gather(np.asarray(self._rows(m))))
+        return self.prefetched[1]
 
     def _collect(self, sent: "_Sent") -> None:
         """Books the whole rows and kept draws of a finished block; raises `Diverged` if a chain left the finite world."""

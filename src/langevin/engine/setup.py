@@ -10,6 +10,7 @@ import numpy as np
 
 from langevin import random
 from langevin.anchor import Anchor
+from langevin.data.prefetch import BUFFER_BYTES, FROM_BYTES, on_device
 from langevin.data.source import DataSource, as_source
 from langevin.data.subsample import Subsample
 from langevin.engine.block import Parts
@@ -41,6 +42,7 @@ class Prepared:
     anchor: Anchor | None
     cost_per_step: int
     discretisation_bias: bool
+    host_arrays: PyTree
 
 
 def prepare(
@@ -88,6 +90,7 @@ def prepare(
         anchor=anchor,
         cost_per_step=_cost(program, kernel, gradient),
         discretisation_bias=getattr(kernel, "discretisation_bias", True),
+        host_arrays=source.arrays if source is not None and program.host_gather else None,
     )
 
 
@@ -145,6 +148,11 @@ def _program(target, shape, source, kernel, gradient, subsample, observables, nu
     capacity = _CAPACITY
     while capacity > 64 and capacity // BASE_ROW * size * num_chains > _ROW_FLOATS:
         capacity //= 2
+    host_gather = kind == "chain" and subsample is not None and subsample.gathers and source.bytes > FROM_BYTES
+    if host_gather:
+        gathered = batch_size * num_chains * source.bytes // num_data
+        while capacity > 16 and capacity * gathered > BUFFER_BYTES:
+            capacity //= 2
     draws = 0 if exact or custom or not num_data else 2 * batch_size
     return Program(
         target=target,
@@ -157,6 +165,7 @@ def _program(target, shape, source, kernel, gradient, subsample, observables, nu
         exact=exact,
         corrected=anchor is not None,
         custom_gradient=custom,
+        host_gather=host_gather,
         keep=keep,
         capacity=capacity,
         page=choose_page(num_chains if kind == "wide" else 1, draws + shape.size, kind == "wide"),
@@ -164,9 +173,9 @@ def _program(target, shape, source, kernel, gradient, subsample, observables, nu
 
 
 def _parts(program, source, kernel, gradient, chains, seed, anchor, theta) -> tuple[Parts, dict[str, Column]]:
-    data = None if source is None else source.arrays
-    if program.subsample is not None:
-        data = program.subsample.prepare(data, seed)
+    data = None if source is None or program.host_gather else source.arrays
+    if program.subsample is not None and not program.host_gather:
+        data = program.subsample.prepare(source)
     streams = {"noise": random.NOISE}
     if program.exact:
         streams["accept"] = random.ACCEPT
@@ -193,7 +202,7 @@ def _parts(program, source, kernel, gradient, chains, seed, anchor, theta) -> tu
     parts = Parts(
         kernel=kernel,
         gradient=gradient,
-        data=jax.tree.map(jnp.asarray, data),
+        data=jax.tree.map(on_device, data),
         keys=keys,
         references=references,
         anchor=None if anchor is None else centre,

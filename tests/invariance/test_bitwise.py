@@ -1,0 +1,226 @@
+"""A run's numbers are a function of (seed, chain, layout) alone: cuts, resumption and company change no bit."""
+
+from dataclasses import dataclass, fields
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import langevin as lv
+
+RNG = np.random.default_rng(20)
+X = RNG.standard_normal((50, 3)).astype(np.float32)
+Y = np.where(RNG.random(50) < 0.5, 1, -1).astype(np.float32)
+
+
+def log_prior(theta):
+    return -0.5 * jnp.dot(theta, theta)
+
+
+def log_likelihood(theta, datum):
+    x, y = datum
+    return lv.log_sigmoid(y * jnp.dot(x, theta))
+
+
+LOGISTIC = lv.Target(log_prior, log_likelihood)
+DOUBLE_WELL = lv.Target(lambda t: jnp.sum(0.5 * t["a"] ** 2 - 0.25 * t["a"] ** 4) - 0.5 * t["b"] ** 2)
+DATA, START = (X, Y), jnp.array([0.1, -0.2, 0.3])
+ANCHOR = lv.laplace(LOGISTIC, DATA, START)
+SCHEDULE = lv.Polynomial(a=1.0, b=200.0, alpha=1 / 3)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class OneDatum:
+    """A gradient with its own randomness: one datum, drawn by the user's own call of jax.random."""
+
+    def draw(self, key):
+        return jax.random.randint(key, (), 0, 50)
+
+    def estimate(self, theta, data, u):
+        datum = jax.tree.map(lambda leaf: leaf[u], data)
+        return jax.grad(log_prior)(theta) + 50 * jax.grad(log_likelihood)(theta, datum)
+
+    def cost(self, num_data):
+        return 1
+
+
+def on_data(**parts):
+    return {"target": LOGISTIC, "data": DATA, "theta_0": START, "schedule": SCHEDULE, "keep": 50, **parts}
+
+
+CASES = {
+    "with replacement": on_data(subsample=lv.WithReplacement(5)),
+    "without replacement": on_data(subsample=lv.WithoutReplacement(5)),
+    "epochs": on_data(subsample=lv.Epochs(7)),
+    "blocks": on_data(subsample=lv.Blocks(5)),
+    "control variate, anchor, Leimkuhler-Matthews": on_data(
+        subsample=lv.WithoutReplacement(5),
+        gradient=lv.ControlVariate(ANCHOR, order=2),
+        kernel=lv.LeimkuhlerMatthews(),
+        anchor=ANCHOR,
+        observables={"theta": lv.Moments(), "sin": jnp.sin},
+    ),
+    "MALA": on_data(kernel=lv.MALA(), schedule=lv.Constant(0.05), anchor=ANCHOR),
+    "custom gradient": on_data(gradient=OneDatum()),
+    "no data": {
+        "target": DOUBLE_WELL,
+        "data": None,
+        "theta_0": {"a": jnp.zeros(2), "b": jnp.float32(0.5)},
+        "schedule": SCHEDULE,
+        "keep": 50,
+    },
+}
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+STEPS = 333
+
+
+def run(case, num_steps=STEPS, **more):
+    case = {**case, **more}
+    target, data, theta_0 = (case.pop(name) for name in ("target", "data", "theta_0"))
+    return lv.run(target, data, theta_0, num_steps=num_steps, seed=11, progress=False, **case)
+
+
+_REFERENCE = {}
+
+
+def four_chains(case):
+    """Chains 0 ... 3 run together without any cut; computed once a case."""
+    name = next(n for n, c in CASES.items() if c is case)
+    if name not in _REFERENCE:
+        _REFERENCE[name] = run(case, chains=4)
+    return _REFERENCE[name]
+
+
+def numbers(ledger, chains=slice(None), state=True):
+    """Every number of a ledger by name; `chains` picks positions on the axis after the schedule's settings."""
+    at = (slice(None),) * len(ledger.schedule.batch_shape) + (chains,)
+    found = {name: getattr(ledger, name) for name in ("num_steps", "row_steps", "cost_per_step", "m_stop")}
+    found |= {name: getattr(ledger, name) for name in ("sum_delta", "sum_delta2", "sum_omega")}
+    found["chains"] = ledger.chains[chains]
+    for name, column in ledger.columns.items():
+        found[f"values {name}"] = ledger.values[name][at]
+        found[f"reference {name}"] = column.reference
+        if ledger.corrections is not None:
+            found[f"corrections {name}"] = ledger.corrections[name][at]
+    for name in ("outer", "acceptance"):
+        if getattr(ledger, name) is not None:
+            found[name] = getattr(ledger, name)[at]
+    if ledger.draws is not None:
+        found |= {"draws.m": ledger.draws.m, "draws.weight": ledger.draws.weight}
+        found |= {f"draws.{n}": getattr(ledger.draws, n)[at] for n in ("theta", "grad")}
+    if state:
+        leaves = jax.tree_util.tree_leaves_with_path(ledger.carry[2])
+        found |= {f"carry{jax.tree_util.keystr(path)}": np.asarray(leaf) for path, leaf in leaves}
+    return found
+
+
+def assert_same(first, second):
+    assert first.keys() == second.keys()
+    differ = [name for name in first if not np.array_equal(first[name], second[name])]
+    assert not differ, f"not equal, bit for bit: {differ}"
+
+
+def test_no_number_of_a_ledger_escapes_the_comparison():
+    # A new field must be added to `numbers` above, or to this list with a reason.
+    not_numbers = {"names", "schedule", "weight_power", "columns", "anchor", "exact", "iid", "discretisation_bias"}
+    compared = {"num_steps", "row_steps", "cost_per_step", "sum_delta", "sum_delta2", "sum_omega", "chains", "values"}
+    compared |= {"corrections", "outer", "acceptance", "draws", "carry"}
+    assert {f.name for f in fields(lv.Ledger)} == not_numbers | compared | {"interrupted"}
+
+
+def test_the_comparison_can_fail():
+    case = CASES["no data"]
+    other = {**case, "theta_0": {"a": jnp.array([0.0, 1e-7]), "b": jnp.float32(0.5)}}
+    with pytest.raises(AssertionError, match="bit for bit"):
+        assert_same(numbers(four_chains(case)), numbers(run(other, chains=4)))
+
+
+@every_case
+@pytest.mark.parametrize("block_steps", [1, 7, 100, 1000])
+def test_block_length_changes_no_bit(case, block_steps):
+    assert_same(numbers(run(case, chains=4, block_steps=block_steps)), numbers(four_chains(case)))
+
+
+@every_case
+def test_stop_and_resume_changes_no_bit(case):
+    ledger = None
+    for stop in (1, 15, 16, 160, 161, STEPS):
+        ledger = run(case, stop, chains=4, resume=ledger)
+    assert_same(numbers(ledger), numbers(four_chains(case)))
+
+
+@every_case
+def test_a_ledger_can_be_resumed_twice(case):
+    part = run(case, 100, chains=4)
+    before = numbers(part)
+    first, second = (run(case, chains=4, resume=part) for _ in range(2))
+    assert_same(numbers(first), numbers(four_chains(case)))
+    assert_same(numbers(second), numbers(four_chains(case)))
+    assert_same(numbers(part), before)
+
+
+@every_case
+def test_a_chain_moves_alone_as_among_others(case):
+    # All cases here choose the layout "chain": four chains are too few for vector lanes.
+    alone = run(case, chains=[2])
+    assert_same(numbers(alone, state=False), numbers(four_chains(case), [2], state=False))
+
+
+def test_chains_run_apart_and_stacked_equal_chains_together():
+    for case in (CASES["without replacement"], CASES["MALA"]):
+        stacked = run(case, chains=[2]).stack(run(case, chains=[0])).stack(run(case, chains=[3]))
+        expected = numbers(four_chains(case), [2, 0, 3], state=False)
+        assert_same(numbers(stacked, state=False), expected)
+
+
+@pytest.mark.parametrize("layout", ["wide", "chain"])
+@pytest.mark.parametrize("name", ["without replacement", "control variate, anchor, Leimkuhler-Matthews"])
+def test_company_changes_no_bit_in_either_layout(layout, name):
+    case = {**CASES[name], "layout": layout}
+    twenty = run(case, chains=20)
+    for chains in ([3, 17], [5]):
+        assert_same(numbers(run(case, chains=chains), state=False), numbers(twenty, chains, state=False))
+
+
+def test_wide_layout_is_cut_and_resumed_without_a_trace():
+    case = {**CASES["epochs"], "layout": "wide"}
+    expected = numbers(run(case, chains=20))
+    assert_same(numbers(run(case, chains=20, block_steps=7)), expected)
+    assert_same(numbers(run(case, chains=20, resume=run(case, 50, chains=20))), expected)
+
+
+@pytest.mark.parametrize("name", ["without replacement", "no data"])
+def test_a_slice_of_an_array_of_schedules_is_the_scalar_run(name):
+    a = np.array([1.0, 2.0, 30.0])
+    together = run({**CASES[name], "schedule": lv.Polynomial(a=a, b=200.0)}, chains=2)
+    assert together.sum_delta.shape[0] == 3
+    for i in (0, 2):
+        one = run({**CASES[name], "schedule": lv.Polynomial(a=a[i], b=200.0)}, chains=2)
+        for field in ("sum_delta", "sum_delta2", "sum_omega"):
+            assert np.array_equal(getattr(together, field)[i], getattr(one, field))
+        assert np.array_equal(together.values["theta"][i], one.values["theta"])
+        for field in ("theta", "grad", "weight"):
+            assert np.array_equal(getattr(together.draws, field)[i], getattr(one.draws, field))
+
+
+def test_the_doubling_of_the_rows_leaves_no_trace():
+    case, total = CASES["no data"], 16384 + 100
+    expected = numbers(run(case, total))
+    assert expected["row_steps"] == 32 and len(expected["m_stop"]) == 516
+    for block_steps in (17, 1000, 4096):
+        assert_same(numbers(run(case, total, block_steps=block_steps)), expected)
+    ledger = None
+    for stop in (16383, 16384, 16385, 16400, total):
+        ledger = run(case, stop, resume=ledger)
+    assert_same(numbers(ledger), expected)
+
+
+def test_rows_longer_than_the_device_sums_them():
+    # From m = 262145 a ledger row is two device rows of 256; the run ends on a device row, inside a ledger row.
+    case = {**CASES["no data"], "keep": 0}
+    whole = run(case, 262_144 + 256)
+    assert whole.row_steps == 512 and whole.m_stop[-1] == 262_400
+    resumed = run(case, 262_400, resume=run(case, 262_144 + 100))
+    assert_same(numbers(resumed), numbers(whole))
