@@ -131,9 +131,7 @@ def report(title: str, ledger: lv.Ledger, truth: dict[str, np.ndarray], rows: li
     for method in dict.fromkeys(method for method, _ in rows):
         found = estimate(ledger, method=method, pool=False)
         for name in (name for m, name in rows if m == method):
-            print(
-                f"{title:34s} | {method:9s} | {name:14s} | {coverage(found[name], truth[name])}", flush=True
-            )
+            print(f"{title:34s} | {method:9s} | {name:14s} | {coverage(found[name], truth[name])}", flush=True)
 
 
 def without_anchor(ledger: lv.Ledger) -> lv.Ledger:
@@ -149,9 +147,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1000, help="of the chains; data sets are seed, seed + 1")
     options = parser.parse_args()
     runs, seed = options.runs, options.seed
-    print(
-        f"{runs} runs a row; one standard error of a coverage of 0.95 is {math.sqrt(0.95 * 0.05 / runs):.3f}"
-    )
+    print(f"{runs} runs a row; one standard error of a coverage of 0.95 is {math.sqrt(0.95 * 0.05 / runs):.3f}")
     print("run | method | of | coverage | half-width / 1.96 sd | bias / sd | statuses")
     moments = [("corrected", "theta.mean"), ("corrected", "theta.variance")]
     for model_seed in (seed, seed + 1):
@@ -168,9 +164,7 @@ def main() -> None:
             title, truth = f"gaussian, alpha {alpha:.3g}, m = {steps:g}", gaussian_truth(seed)
             rows = [("raw", "phi"), ("raw", "theta.variance"), ("corrected", "phi"), ("intercept", "phi")]
             report(title, ledger, truth, (moments if alpha < 0.34 else []) + rows)
-            report(
-                f"{title}, no anchor", without_anchor(ledger), truth, [("raw", "phi"), ("raw", "theta.mean")]
-            )
+            report(f"{title}, no anchor", without_anchor(ledger), truth, [("raw", "phi"), ("raw", "theta.mean")])
     # 20, 100 and 10 000 passes; with scale 0.1 delta_1 is a fifth of the posterior variance.
     for scale, steps in ((1.0, 200), (1.0, 1000), (0.1, 200), (0.1, 1000), (0.1, 100_000)):
         ledger = run_gaussian(1 / 3, steps, runs, scale=scale, seed=seed, model_seed=seed)

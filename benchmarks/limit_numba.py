@@ -16,9 +16,7 @@ STREAMS = 64  # random streams side by side, so that the generator fills whole v
 LANES = 64  # chains side by side in the many-chain kernel
 
 f32 = np.float32
-compiled = njit(
-    fastmath=True, error_model="numpy"
-)  # "numpy": no test for division by zero, which stops vectorising
+compiled = njit(fastmath=True, error_model="numpy")  # "numpy": no test for division by zero, which stops vectorising
 fast = njit(fastmath=True, error_model="numpy", inline="always")
 
 
@@ -96,9 +94,7 @@ def exp(x):
     t = x * LOG2E
     t = f32(126) if t > f32(126) else t
     t = f32(-126) if t < f32(-126) else t
-    k = whole(
-        t + f32(127.5)
-    )  # positive, so cutting off rounds to nearest; it is the exponent field as stored
+    k = whole(t + f32(127.5))  # positive, so cutting off rounds to nearest; it is the exponent field as stored
     t = t - f32(k - np.int32(127))
     p = E0 + t * (E1 + t * (E2 + t * (E3 + t * (E4 + t * E5))))
     return p * float_from_bits(k << np.int32(23))

@@ -43,8 +43,6 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         axis.spines[["top", "right", "left"]].set_visible(False)
     rates = [row["chain_steps_per_second"] for row in rows]
     panels[-1, 0].set_xlim(min(rates) / 2, max(rates) * 3)
-    panels[-1, 0].set_xlabel(
-        "chain-steps per second, one core (a step: minibatch, gradient, noise, running sums)"
-    )
+    panels[-1, 0].set_xlabel("chain-steps per second, one core (a step: minibatch, gradient, noise, running sums)")
     figure.savefig(path, dpi=150)
     plt.close(figure)

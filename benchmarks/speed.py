@@ -100,9 +100,7 @@ def start(workload: Workload, steps: int, facts: dict[str, Any]) -> tuple[dict[s
     return workers, entries
 
 
-def compete(
-    workload: Workload, steps: int, rounds: int, workers: dict[str, Worker], entries: list[Entry]
-) -> None:
+def compete(workload: Workload, steps: int, rounds: int, workers: dict[str, Worker], entries: list[Entry]) -> None:
     """Run them in turn, round after round, and write the times into the entries."""
     prediction = truth.predict(workload, steps)
     for seed in range(1, rounds + 1):
@@ -170,9 +168,7 @@ def machine() -> dict[str, Any]:
     cpu = platform.processor()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        cpu = next(
-            (li.split(":")[1].strip() for li in info.read_text().splitlines() if "model name" in li), cpu
-        )
+        cpu = next((li.split(":")[1].strip() for li in info.read_text().splitlines() if "model name" in li), cpu)
     return {
         "cpu": cpu,
         "cores": os.cpu_count(),
@@ -188,9 +184,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--workloads", nargs="+", choices=NAMES, default=list(NAMES))
     parser.add_argument("--core", type=int, default=0, help="the one core that all contestants take turns on")
-    parser.add_argument(
-        "--clock", choices=("seconds", "cpu_seconds"), default="seconds", help="cpu on a busy machine"
-    )
+    parser.add_argument("--clock", choices=("seconds", "cpu_seconds"), default="seconds", help="cpu on a busy machine")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks")
     options = parser.parse_args()
     rounds = min(options.rounds, 3) if options.quick else options.rounds

@@ -94,6 +94,4 @@ def main(prepare: Prepare, variants: Callable[[Workload], list[str]], packages: 
         print(json.dumps(record, indent=1))
     else:
         rate, first, z = record["chain_steps_per_second"], record["compile_seconds"], record["worst_z"]
-        print(
-            f"{workload.name} {variant}: {rate:,.0f} chain-steps/s, compile {first:.2f} s, worst |z| {z:.2f}"
-        )
+        print(f"{workload.name} {variant}: {rate:,.0f} chain-steps/s, compile {first:.2f} s, worst |z| {z:.2f}")

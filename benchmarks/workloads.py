@@ -137,9 +137,7 @@ def load(name: str) -> Workload:
         case "W1a":
             return _logistic(name, "logistic, N=1000, d=3, n=30, 1 chain", chains=1, steps=200_000, **small)
         case "W1b":
-            return _logistic(
-                name, "logistic, N=1000, d=3, n=30, 512 chains", chains=512, steps=2_000, **small
-            )
+            return _logistic(name, "logistic, N=1000, d=3, n=30, 512 chains", chains=512, steps=2_000, **small)
         case "W2a":
             return _logistic(
                 name, "logistic, N=1e6, d=50, n=100, 1 chain", 1_000_000, 50,

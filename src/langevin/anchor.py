@@ -28,8 +28,8 @@ class Anchor:
     theta: np.ndarray
     covariance: np.ndarray
     precision: np.ndarray
-    likelihood_grad: np.ndarray | None
-    likelihood_hessian: np.ndarray | None
+    likelihood_grad: Any
+    likelihood_hessian: Any
     layout: Layout = field(metadata={"static": True})
     cost: int = field(metadata={"static": True})
 
@@ -81,7 +81,7 @@ def _prior_parts(target: Target, layout: Layout, flat: jax.Array) -> list:
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _likelihood_parts(target: Target, layout: Layout, order: int, flat: jax.Array, batch: PyTree) -> list:
     def total(t: jax.Array) -> jax.Array:
-        return jnp.sum(jax.vmap(target.log_likelihood, (None, 0))(layout.unravel(t), batch))  # type: ignore[arg-type]
+        return jnp.sum(jax.vmap(target.log_likelihood, (None, 0))(layout.unravel(t), batch))
 
     return _parts(total, flat, order)
 

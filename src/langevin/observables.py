@@ -149,7 +149,9 @@ def named(observables: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     for name, observable in observables.items():
         if not hasattr(observable, "correction"):
             if not callable(observable):
-                raise ValueError(f"observable {name!r} must be a function of theta or lv.Moments(), got {observable!r}.")
+                raise ValueError(
+                    f"observable {name!r} must be a function of theta or lv.Moments(), got {observable!r}."
+                )
             observable = Function(observable)
         pairs.append((name, observable))
     return tuple(pairs)

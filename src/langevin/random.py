@@ -5,14 +5,14 @@ one vector loop (about a third of the cost of `jax.random.bits` on CPU). A *stre
 step m owns the counters m W ... m W + W - 1 of its stream, W pairs of words a step, as 64-bit integers in two halves.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-Array = jax.Array
+# A jax.Array, a tracer of one, or on the host a NumPy array.
+Array = Any
 
 # One number a purpose: streams never share a counter.
 SUBSAMPLE, NOISE, ACCEPT, CUSTOM = range(4)
@@ -36,7 +36,7 @@ class Clock(NamedTuple):
         return Clock(low, self.high + (low < self.low).astype(jnp.uint32))
 
 
-def threefry(key, counter):
+def threefry(key, counter) -> tuple[Array, Array]:
     """Threefry2x32-20 of Salmon et al. (2011): key and counter are pairs of uint32 arrays that broadcast."""
     uint = np.uint32 if isinstance(key[0], (np.ndarray, np.generic)) else jnp.uint32
     schedule = (key[0], key[1], key[0] ^ key[1] ^ uint(_PARITY))
@@ -56,7 +56,7 @@ def stream_keys(seed: int, chains: np.ndarray, stream: int) -> np.ndarray:
     return np.stack(threefry(root, (chains.astype(np.uint32), np.full(chains.shape, stream, np.uint32))))
 
 
-def pairs(key, first: Clock, num_steps: int, per_step: int):
+def pairs(key, first: Clock, num_steps: int, per_step: int) -> tuple[Array, Array]:
     """The two words of each counter of steps first ... first + num_steps - 1; each (num_steps * per_step, *lanes).
 
     Pages stay flat: XLA turns one long axis into a vector loop, and a short inner axis into a scalar one (2x to 6x).
@@ -100,4 +100,3 @@ def bounded(word: Array, low_word: Array, bound) -> Array:
     high, low = lax.mulhi(word, bound), word * bound
     carry = low + lax.mulhi(low_word, bound) < low
     return (high + carry.astype(jnp.uint32)).astype(jnp.int32)
-

@@ -60,7 +60,7 @@ class Layout:
             return jnp.reshape(leaves[0], -1)
         return jnp.concatenate([jnp.reshape(leaf, -1) for leaf in leaves])
 
-    def unravel(self, flat: Array) -> PyTree:
+    def unravel(self, flat: Any) -> PyTree:
         """The flat vector as a pytree."""
         leaves, start = [], 0
         for shape in self.shapes:
@@ -91,7 +91,8 @@ class Target:
     """
 
     log_prior: Callable[[PyTree], Array]
-    log_likelihood: Callable[[PyTree, PyTree], Array] | None = None
+    # A function of (theta, datum), or None: typed loosely, since tracing code calls it only where it is there.
+    log_likelihood: Any = None
 
     def __post_init__(self) -> None:
         if not callable(self.log_prior):
@@ -161,7 +162,7 @@ def log_sigmoid(x: Array) -> Array:
 
 
 @log_sigmoid.defjvp
-def _log_sigmoid_jvp(primals, tangents):
+def _log_sigmoid_jvp(primals: tuple, tangents: tuple) -> tuple:
     (x,), (tangent,) = primals, tangents
     return log_sigmoid(x), tangent * sigmoid(-x)
 
@@ -173,7 +174,7 @@ def sigmoid(x: Array) -> Array:
 
 
 @sigmoid.defjvp
-def _sigmoid_jvp(primals, tangents):
+def _sigmoid_jvp(primals: tuple, tangents: tuple) -> tuple:
     (x,), (tangent,) = primals, tangents
     value = sigmoid(x)
     return value, tangent * value * (1.0 - value)

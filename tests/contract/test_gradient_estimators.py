@@ -62,7 +62,7 @@ def estimates(gradient, theta):
     if isinstance(gradient, CustomGradient):
         return [gradient.estimate(theta, data, jnp.int32(u)) for u in range(N)]
     base = gradient.base(TARGET, theta)
-    terms = jax.vmap(lambda datum: gradient.term(TARGET, theta, datum))(data)
+    terms = jax.vmap(lambda datum: gradient.term(lambda t: log_likelihood(t, datum), theta))(data)
     pick = lambda s: jax.tree.map(lambda b, t: b + N / BATCH * jnp.sum(t[np.array(s)], axis=0), base, terms)
     return [pick(s) for s in combinations(range(N), BATCH)]
 

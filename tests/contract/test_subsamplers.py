@@ -9,6 +9,7 @@ import pytest
 
 import langevin as lv
 from langevin import random
+from langevin.data.source import DataSource
 from langevin.data.subsample import Subsample
 from langevin.random import Clock
 
@@ -25,16 +26,38 @@ every_subsampler = pytest.mark.parametrize("subsample", SUBSAMPLERS, ids=lambda 
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _page(subsample, num_steps, key, first, origin):
-    return subsample.draw(key, first, jnp.int32(0), origin, num_steps, NUM_DATA)
+def _one_lane(subsample, num_steps, key, first, origin, data):
+    page = subsample.draw(key, first, jnp.int32(0), origin, num_steps, NUM_DATA)
+    return jax.vmap(lambda k: subsample.batch(data, page, k, num_steps, NUM_DATA))(jnp.arange(num_steps))
 
 
-def step_draws(subsample, m, num_steps, chains=None):
-    """The draws of the steps m + 1 ... m + num_steps, one entry a step."""
-    keys = random.stream_keys(0, np.array([0]) if chains is None else chains, random.SUBSAMPLE)
-    key = tuple(jnp.asarray(k[0] if chains is None else k) for k in keys)
-    flat = _page(subsample, num_steps, key, Clock.at(m + 1), subsample.origin(m, NUM_DATA))
-    return [random.step_of(flat, jnp.int32(k), num_steps) for k in range(num_steps)]
+@partial(jax.jit, static_argnums=(0, 1))
+def _lanes(subsample, num_steps, keys, first, origin, data):
+    page = subsample.draw(keys, first, jnp.int32(0), origin, num_steps, NUM_DATA)
+    one_by_one = [
+        [data[row_of(jnp.int32(j))] for count, row_of in subsample.walk(page, k, num_steps, NUM_DATA) for j in range(count)]
+        for k in range(num_steps)
+    ]
+    return jnp.stack([jnp.stack([jnp.broadcast_to(datum, keys[0].shape) for datum in step]) for step in one_by_one])
+
+
+def prepared(subsample):
+    """Datum i has the value i, in the order that the subsampler wants."""
+    return jnp.asarray(subsample.prepare(DataSource.of(np.arange(NUM_DATA, dtype=np.int32))))
+
+
+def seen(subsample, m, num_steps, chain=0):
+    """The data that one chain sees in the steps m + 1 ... m + num_steps, gathered: (steps, n)."""
+    key = tuple(jnp.asarray(k[0]) for k in random.stream_keys(0, np.array([chain]), random.SUBSAMPLE))
+    origin = subsample.origin(m, NUM_DATA)
+    return np.asarray(_one_lane(subsample, num_steps, key, Clock.at(m + 1), origin, prepared(subsample)))
+
+
+def seen_by_lanes(subsample, m, num_steps, chains):
+    """The same for chains side by side, datum by datum: (steps, n, chains)."""
+    keys = tuple(jnp.asarray(k) for k in random.stream_keys(0, np.array(chains), random.SUBSAMPLE))
+    origin = subsample.origin(m, NUM_DATA)
+    return np.asarray(_lanes(subsample, num_steps, keys, Clock.at(m + 1), origin, prepared(subsample)))
 
 
 @every_subsampler
@@ -47,37 +70,25 @@ def test_is_a_value(subsample):
 
 
 @every_subsampler
-def test_names_rows_that_exist(subsample):
+def test_sees_as_many_data_as_it_says(subsample):
     subsample.check(NUM_DATA)
-    n = subsample.size(NUM_DATA)
-    for draw in step_draws(subsample, 5, 4):
-        for j in range(n):
-            prepared_rows = NUM_DATA + n - 1 if isinstance(subsample, lv.Blocks) else NUM_DATA
-            assert 0 <= int(subsample.index(draw, jnp.int32(j))) < prepared_rows
+    data = seen(subsample, 5, 4)
+    assert data.shape == (4, subsample.size(NUM_DATA))
+    assert data.min() >= 0 and data.max() < NUM_DATA
 
 
 @every_subsampler
-def test_index_and_batch_name_the_same_observations(subsample):
-    data = jax.tree.map(jnp.asarray, subsample.prepare(np.arange(NUM_DATA), 0))
-    n = subsample.size(NUM_DATA)
-    for draw in step_draws(subsample, 0, 5):
-        one_by_one = [int(data[subsample.index(draw, jnp.int32(j))]) for j in range(n)]
-        assert np.asarray(subsample.batch(data, draw)).tolist() == one_by_one
+def test_lanes_and_gathered_minibatches_are_the_same_data_in_the_same_order(subsample):
+    together = seen_by_lanes(subsample, 2, 4, chains=[4, 0, 9])
+    for lane, chain in enumerate([4, 0, 9]):
+        assert np.array_equal(together[..., lane], seen(subsample, 2, 4, chain))
 
 
 @every_subsampler
-def test_draw_of_a_step_does_not_depend_on_the_page(subsample):
-    long = step_draws(subsample, 3, 8)
+def test_data_of_a_step_do_not_depend_on_the_page(subsample):
+    long = seen(subsample, 3, 8)
     for k in range(8):
-        assert np.array_equal(step_draws(subsample, 3 + k, 1)[0], long[k])
-
-
-@every_subsampler
-def test_draw_of_a_chain_does_not_depend_on_the_others(subsample):
-    alone = step_draws(subsample, 2, 4)
-    together = step_draws(subsample, 2, 4, chains=np.array([4, 0, 9]))
-    for a, b in zip(alone, together, strict=True):
-        assert np.array_equal(a, b[:, 1] if b.ndim == 2 else b)
+        assert np.array_equal(seen(subsample, 3 + k, 1)[0], long[k])
 
 
 @every_subsampler

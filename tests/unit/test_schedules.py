@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import digamma, zeta
 
-from langevin.schedules.sums import EULER_MACLAURIN
 from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps, m_0_for
+from langevin.schedules.sums import EULER_MACLAURIN
 
 LAWS = {
     "polynomial": Polynomial(a=1.0, b=50.0, alpha=1 / 3),

@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from langevin import Blocks, Epochs, Full, WithoutReplacement, WithReplacement, random
+from langevin.data.source import DataSource
 from langevin.random import Clock
 
 FALSE_ALARM = 1e-9
@@ -18,18 +19,17 @@ NINE = 987654321
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _page(subsample, num_data, num_steps, key, first, offset, origin):
-    flat = subsample.draw(key, first, offset, origin, num_steps, num_data)
-    return flat.reshape(num_steps, -1, *flat.shape[1:])
+def _page(subsample, num_data, num_steps, key, first, offset, origin, data):
+    page = subsample.draw(key, first, offset, origin, num_steps, num_data)
+    return jax.vmap(lambda k: subsample.batch(data, page, k, num_steps, num_data))(jnp.arange(num_steps))
 
 
-def page(subsample, num_data, num_steps, m=0, offset=0, chains=None, seed=0):
-    """Draws of the steps m + offset + 1 onwards, (steps, n) or (steps, n, chains), as the engine asks for them."""
-    numbers = np.array([0]) if chains is None else np.asarray(chains)
-    keys = random.stream_keys(seed, numbers, random.SUBSAMPLE)
-    key = tuple(jnp.asarray(k[0] if chains is None else k) for k in keys)
+def page(subsample, num_data, num_steps, m=0, offset=0, chain=0):
+    """Data seen in the steps m + offset + 1 onwards, (steps, n), as the engine asks for them; datum i has value i."""
+    key = tuple(jnp.asarray(k[0]) for k in random.stream_keys(0, np.array([chain]), random.SUBSAMPLE))
     first, origin = Clock.at(m + offset + 1), subsample.origin(m, num_data)
-    return np.asarray(_page(subsample, num_data, num_steps, key, first, jnp.int32(offset), origin))
+    data = jnp.asarray(subsample.prepare(DataSource.of(np.arange(num_data, dtype=np.int32))))
+    return np.asarray(_page(subsample, num_data, num_steps, key, first, jnp.int32(offset), origin, data))
 
 
 def assert_uniform(counts):
@@ -92,7 +92,7 @@ def test_floyd_maps_its_choices_onto_the_subsets_equally_often(monkeypatch, num_
     # Every sequence of choices t_j in 0 ... N-n+j once: each of the C(N, n) subsets must appear n! times.
     choices = np.array(list(product(*(range(num_data - n + j + 1) for j in range(n)))), np.uint32)
     flat = jnp.asarray(choices.reshape(-1))
-    monkeypatch.setattr(random, "index_words", lambda *_: (flat, flat))
+    monkeypatch.setattr(random, "pairs", lambda *_: (flat, flat))
     monkeypatch.setattr(random, "bounded", lambda high, low, bound: high.astype(jnp.int32))
     key = (jnp.uint32(0), jnp.uint32(0))
     draws = WithoutReplacement(n).draw(key, Clock.at(1), jnp.int32(0), (), len(choices), num_data)
@@ -165,8 +165,7 @@ def test_epochs_marginals_are_uniform_and_orders_differ():
 
 
 def test_epochs_of_two_chains_differ():
-    orders = page(Epochs(100), 100, 3, chains=[0, 1])
-    assert not np.array_equal(orders[..., 0], orders[..., 1])
+    assert not np.array_equal(page(Epochs(100), 100, 3, chain=0), page(Epochs(100), 100, 3, chain=1))
 
 
 def test_neighbours_of_one_epoch_are_nearly_independent():
@@ -180,19 +179,20 @@ def test_neighbours_of_one_epoch_are_nearly_independent():
 
 
 def test_blocks_hold_each_row_once_and_repeat_the_start_at_the_end():
-    data = {"x": np.arange(20.0).reshape(10, 2), "y": np.arange(10)}
-    prepared = Blocks(4).prepare(data, seed=3)
+    data = {"x": np.arange(20.0, dtype=np.float32).reshape(10, 2), "y": np.arange(10)}
+    prepared = Blocks(4).prepare(DataSource.of(data))
     assert np.array_equal(np.sort(prepared["y"][:10]), np.arange(10))
+    assert not np.array_equal(prepared["y"][:10], np.arange(10))
     assert np.array_equal(prepared["y"][10:], prepared["y"][:3])
     assert np.array_equal(prepared["x"], data["x"][prepared["y"]])
-    assert not np.array_equal(prepared["y"], Blocks(4).prepare(data, seed=4)["y"])
 
 
 @pytest.mark.parametrize(("num_data", "n"), [(1, 1), (7, 3), (5, 5)])
 def test_blocks_cover_each_datum_equally_often_over_all_first_rows(num_data, n):
     subsample = Blocks(n)
-    data = jax.tree.map(jnp.asarray, subsample.prepare(np.arange(num_data), seed=0))
-    batches = np.array([subsample.batch(data, jnp.array([first])) for first in range(num_data)])
+    data = jnp.asarray(subsample.prepare(DataSource.of(np.arange(num_data, dtype=np.int32))))
+    first_rows = jnp.arange(num_data)
+    batches = np.array([subsample.batch(data, first_rows, k, num_data, num_data) for k in range(num_data)])
     assert np.array_equal(np.bincount(batches.ravel()), np.full(num_data, n))
     order = np.asarray(data[:num_data])
     for first, batch in enumerate(batches):
@@ -200,15 +200,12 @@ def test_blocks_cover_each_datum_equally_often_over_all_first_rows(num_data, n):
 
 
 def test_first_rows_of_blocks_are_uniform():
-    assert_uniform(np.bincount(page(Blocks(3), 13, 20_000).ravel(), minlength=13))
+    assert_uniform(np.bincount(page(Blocks(3), 13, 20_000)[:, 0], minlength=13))
 
 
 # --- full ---
 
 
 def test_full_sees_all_data():
-    data = jnp.arange(7.0)
-    draw = page(Full(), 7, 2)[0]
     assert Full().size(7) == 7
-    assert np.array_equal(Full().batch(data, jnp.asarray(draw)), data)
-    assert [int(Full().index(jnp.asarray(draw), jnp.int32(j))) for j in range(7)] == list(range(7))
+    assert np.array_equal(page(Full(), 7, 2), [np.arange(7)] * 2)

@@ -185,9 +185,7 @@ class _Setting:
         i, j = column.pairs
         # Bias of u_i u_j - m1_i m1_j: that of the first moments vanishes to first order.
         quadratic = None if hessian is None else hessian[d:]
-        second = (
-            influence[..., d:] - m1[:, None, None, i] * first[..., j] - m1[:, None, None, j] * first[..., i]
-        )
+        second = influence[..., d:] - m1[:, None, None, i] * first[..., j] - m1[:, None, None, j] * first[..., i]
         # A plug-in covariance falls short by the covariance of the means, which the batches estimate.
         count = batches.count
         short = count / max(count - 1, 1) * np.einsum("gckv,gckv->gv", first[..., i], first[..., j])

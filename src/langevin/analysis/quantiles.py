@@ -34,9 +34,7 @@ def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) 
     if draws is None:
         raise ValueError("quantiles need kept draws, and this ledger has none. Use lv.run(..., keep=1000).")
     if ledger.schedule.batch_shape:
-        raise ValueError(
-            f"quantiles take one schedule setting, got a batch of shape {ledger.schedule.batch_shape}."
-        )
+        raise ValueError(f"quantiles take one schedule setting, got a batch of shape {ledger.schedule.batch_shape}.")
     p = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
     if not np.all((p > 0) & (p < 1)):
         raise ValueError(f"probabilities must lie in (0, 1), got {p.tolist()}. Try (0.025, 0.5, 0.975).")

@@ -117,9 +117,7 @@ def words(codes: NDArray[np.int64]) -> NDArray[np.str_]:
     return np.array(STATUSES)[codes]
 
 
-def worse(
-    statuses: NDArray[np.str_], status: str, where: NDArray[np.bool_] | bool = True
-) -> NDArray[np.str_]:
+def worse(statuses: NDArray[np.str_], status: str, where: NDArray[np.bool_] | bool = True) -> NDArray[np.str_]:
     """`statuses` with `status` wherever it applies and is worse."""
     milder = np.isin(statuses, STATUSES[STATUSES.index(status) :])
     return np.where(milder & where, np.str_(status), statuses)

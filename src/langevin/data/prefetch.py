@@ -50,7 +50,8 @@ class HostGather:
     """Gathers the minibatches of a block into one of three buffers, taken in turn."""
 
     def __init__(self, arrays: PyTree, rows_per_block: int) -> None:
-        self._leaves, self._treedef = jax.tree.flatten(arrays)
+        self._leaves = jax.tree.leaves(arrays)
+        self._treedef: Any = jax.tree.structure(arrays)
         self._buffers = [
             [aligned_empty((rows_per_block, *leaf.shape[1:]), leaf.dtype) for leaf in self._leaves]
             for _ in range(_BUFFERS)

@@ -30,7 +30,8 @@ class DataSource:
     @classmethod
     def of(cls, data: PyTree) -> "DataSource":
         """Checks and wraps; raises ValueError on ragged, empty, non-numeric or non-finite data."""
-        paths, treedef = jax.tree_util.tree_flatten_with_path(data)
+        paths = jax.tree_util.tree_leaves_with_path(data)
+        treedef: Any = jax.tree.structure(data)
         if not paths:
             raise ValueError(f"data must hold at least one array, got {data!r}. For a target without data pass None.")
         leaves = [_checked(leaf, "data" + jax.tree_util.keystr(path)) for path, leaf in paths]

@@ -18,7 +18,8 @@ from langevin import random
 from langevin.data.source import DataSource
 from langevin.random import Clock
 
-Array = jax.Array
+# A jax.Array or a tracer of one.
+Array = Any
 
 
 # Up to this many data two indices share a threefry block and a word.

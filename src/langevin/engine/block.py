@@ -15,7 +15,8 @@ from langevin import random
 from langevin.engine.program import Program
 from langevin.random import Clock
 
-Array = jax.Array
+# A jax.Array, a tracer of one, or on the way in a NumPy array.
+Array = Any
 PyTree = Any
 
 
@@ -26,20 +27,20 @@ class Parts(NamedTuple):
     gradient: Any
     data: PyTree
     keys: dict[str, Array]
-    anchor: Array | None
-    covariance: Array | None
+    anchor: Array
+    covariance: Array
     references: tuple[Array, ...]
     traces: tuple[Array, ...]
 
 
 class Block(NamedTuple):
-    """What one dispatch runs: `count` transitions after transition `start`.
+    """What one dispatch runs: `num_steps` transitions after transition `start`.
 
     `gathered` holds the minibatches that the host gathered, (chains, transitions * n, ...), or None.
     """
 
     start: Clock
-    count: Array
+    num_steps: Array
     origin: tuple[Array, ...]
     row_steps: Array
     row_offset: Array
@@ -82,8 +83,12 @@ def chain_gradient(program: Program, parts: Parts, theta: Array, page: Any, k: A
         batch = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, at * n, n), page)
     else:
         batch = program.subsample.batch(parts.data, page, k, program.page, program.num_data)
-    terms = jax.vmap(partial(_term, program, parts.gradient), (None, 0))(theta, batch)
-    return base + (program.num_data / program.batch_size) * jnp.sum(terms, axis=0)
+
+    def log_likelihood(t: PyTree) -> Array:
+        return jnp.sum(jax.vmap(program.target.log_likelihood, (None, 0))(t, batch))
+
+    term = layout.ravel(parts.gradient.term(log_likelihood, layout.unravel(theta)))
+    return base + (program.num_data / program.batch_size) * term
 
 
 def wide_gradient(program: Program, parts: Parts, theta: Array, page: Array, k: Array, at: Array) -> Array:
@@ -96,7 +101,12 @@ def wide_gradient(program: Program, parts: Parts, theta: Array, page: Array, k: 
     prior = jax.vmap(base, -1, -1)(theta)
     if not program.num_data:
         return prior
-    term = partial(_term, program, parts.gradient)
+
+    def term(t: Array, datum: PyTree) -> Array:
+        def log_likelihood(s: PyTree) -> Array:
+            return program.target.log_likelihood(s, datum)
+
+        return layout.ravel(parts.gradient.term(log_likelihood, layout.unravel(t)))
 
     def add(row_of, j: Array, total: Array) -> Array:
         row = row_of(j)
@@ -107,11 +117,6 @@ def wide_gradient(program: Program, parts: Parts, theta: Array, page: Array, k: 
     for count, row_of in program.subsample.walk(page, k, program.page, program.num_data):
         total = lax.fori_loop(0, count, partial(add, row_of), total, unroll=2)
     return prior + (program.num_data / program.batch_size) * total
-
-
-def _term(program: Program, gradient: Any, theta: Array, datum: PyTree) -> Array:
-    layout = program.layout
-    return layout.ravel(gradient.term(program.target, layout.unravel(theta), datum))
 
 
 def full_log_density(program: Program, parts: Parts):
@@ -168,7 +173,8 @@ def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block
         contribute = jax.vmap(contribute, (-1, -1, None, None), -1)
         move = jax.vmap(move, (-1, -1, -1, None), -1)
 
-    def transition(k: Array, at: Array, state: PyTree, sums: PyTree, kept: PyTree, draw: PyTree, eta: Array):
+    def transition(at: Array, chain: tuple, k: Array, draw: PyTree, eta: Array):
+        state, sums, kept = chain
         delta, omega = block.delta[at], block.omega[at]
         noise = random.step_of(eta, k, program.page)
         theta = state.theta
@@ -188,7 +194,7 @@ def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block
 
     def page(p: Array, carried):
         begin = p * program.page
-        end = jnp.minimum(begin + program.page, block.count)
+        end = jnp.minimum(begin + program.page, block.num_steps)
         draw, eta = _draws(program, parts, keys, block, begin)
 
         def row(inside):
@@ -196,7 +202,7 @@ def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block
             to_row_end = block.row_steps - (block.row_offset + at) % block.row_steps
             stop = jnp.minimum(at + to_row_end, end)
             state, sums, kept = lax.fori_loop(
-                at, stop, lambda i, c: transition(i - begin, i, *c, draw, eta), (state, sums, kept)
+                at, stop, lambda i, chain: transition(i, chain, i - begin, draw, eta), (state, sums, kept)
             )
             whole = stop == at + to_row_end
             rows = jax.tree.map(lambda buffer, total: buffer.at[r].set(total), rows, sums)
@@ -207,9 +213,11 @@ def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block
 
     rows = jax.tree.map(lambda s: jnp.zeros((program.row_capacity, *s.shape), s.dtype), carry.sums)
     theta = carry.state.theta
-    kept = {n: jnp.zeros((program.keep + 1, *theta.shape), theta.dtype) for n in ("theta", "grad")} if program.keep else {}
+    kept = (
+        {n: jnp.zeros((program.keep + 1, *theta.shape), theta.dtype) for n in ("theta", "grad")} if program.keep else {}
+    )
     start = (jnp.int32(0), jnp.int32(0), carry.state, carry.sums, rows, kept)
-    pages = (block.count + program.page - 1) // program.page
+    pages = (block.num_steps + program.page - 1) // program.page
     _, _, state, sums, rows, kept = lax.fori_loop(0, pages, page, start)
     return Carry(state, sums), Output(rows, kept, state.theta)
 
@@ -232,7 +240,9 @@ def advance(program: Program, parts: Parts, block: Block, carry: Carry):
 
             return lax.map(chain, (parts.keys, carry, block.gathered))
         last = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), (parts.keys, carry))
-        return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), _advance_lanes(program, parts, last[0], here, last[1]))
+        return jax.tree.map(
+            lambda leaf: jnp.moveaxis(leaf, -1, 0), _advance_lanes(program, parts, last[0], here, last[1])
+        )
 
     return lax.map(setting, (block.delta, block.omega, carry))
 

@@ -66,9 +66,10 @@ def run(
     Example:
         >>> import langevin as lv
         >>> model = lv.models.LinearGaussian.simulate(seed=1)
-        >>> ledger = lv.run(model.target, model.data, 0.0, subsample=lv.WithoutReplacement(10),
-        ...                 schedule=lv.Polynomial(a=1.0, b=50.0, alpha=1/3), num_steps=1000, chains=2)
-        >>> lv.estimate(ledger)["theta.mean"].status
+        >>> anchor = lv.laplace(model.target, model.data, 0.0)
+        >>> ledger = lv.run(model.target, model.data, model.theta_0, subsample=lv.WithoutReplacement(10),
+        ...                 schedule=lv.Constant(0.01), num_steps=2000, chains=4, anchor=anchor)
+        >>> lv.estimate(ledger, method="corrected")["theta.mean"].status
         'ok'
     """
     session = _Session(
@@ -155,7 +156,9 @@ class _Session:
 
     def _step_sums(self, m_first: int, m_last: int, rows: int) -> Rows:
         """Sums of delta, delta^2 and omega over `rows` rows of equal length, (rows, settings), of the rounded steps."""
-        delta, omega = (steps.astype(np.float64).reshape(self.settings, rows, -1) for steps in self._steps(m_first, m_last))
+        delta, omega = (
+            steps.astype(np.float64).reshape(self.settings, rows, -1) for steps in self._steps(m_first, m_last)
+        )
         return {name: s.sum(axis=-1).T for name, s in (("delta", delta), ("delta2", delta**2), ("omega", omega))}
 
     def _launch(self, count: int, last: int) -> "_Sent":
@@ -165,7 +168,7 @@ class _Session:
         stride = self.draws.stride(m + 1) if program.keep else 1
         block = device.Block(
             start=random.Clock.at(m),
-            count=np.int32(count),
+            num_steps=np.int32(count),
             origin=self._origin(m),
             row_steps=np.int32(length),
             row_offset=np.int32(m % length),
@@ -193,6 +196,7 @@ class _Session:
 
     def _gathered(self, m: int) -> PyTree:
         """Minibatches of the block after transition m: fetched ahead, or now if the run has just begun."""
+        assert self.gather is not None
         if self.prefetched[0] != m:
             self.prefetched = (m, self.gather(np.asarray(self._rows(m))))
         return self.prefetched[1]
@@ -200,14 +204,14 @@ class _Session:
     def _collect(self, sent: "_Sent") -> None:
         """Books the whole rows and kept draws of a finished block; raises `Diverged` if a chain left the finite world."""
         first = sent.start // sent.row_steps
-        whole = (sent.start + sent.count) // sent.row_steps - first
+        whole = (sent.start + sent.num_steps) // sent.row_steps - first
         rows = self._book_rows(sent.output.rows, whole)
         self._check_finite(sent, rows)
         if whole:
             rows |= self._step_sums(first * sent.row_steps + 1, (first + whole) * sent.row_steps, whole)
             self.rows.append(rows, sent.row_steps)
         if self.program.keep:
-            self.draws.append(sent.start, sent.count, sent.output.kept)
+            self.draws.append(sent.start, sent.num_steps, sent.output.kept)
 
     def _book_rows(self, rows: PyTree, count: int) -> Rows:
         """The first device rows as float64 arrays by name, (rows, settings, chains, ...)."""
@@ -293,6 +297,6 @@ class _Sent(NamedTuple):
     """A block on its way: the transition it starts after, its length, and what the device will answer."""
 
     start: int
-    count: int
+    num_steps: int
     row_steps: int
     output: device.Output

@@ -76,7 +76,9 @@ def prepare(
     subsample = _subsample(subsample, gradient, kernel, source)
     if anchor is not None and anchor.layout != shape:
         raise ValueError("anchor must be of the same target: its parameters differ from theta_0. Call lv.laplace anew.")
-    program = _program(target, shape, source, kernel, gradient, subsample, observables, len(chain_numbers), anchor, keep, layout)
+    program = _program(
+        target, shape, source, kernel, gradient, subsample, observables, len(chain_numbers), anchor, keep, layout
+    )
     theta = np.asarray(shape.ravel(theta_0), np.float32)
     parts, columns = _parts(program, source, kernel, gradient, chain_numbers, seed, anchor, theta)
     return Prepared(
@@ -111,7 +113,9 @@ def _chain_numbers(chains: int | Sequence[int]) -> np.ndarray:
         return np.arange(whole_number("chains", chains, 1))
     numbers = np.asarray(chains)
     good = numbers.ndim == 1 and numbers.size and numbers.dtype.kind in "iu" and numbers.min() >= 0
-    _require(good and len(set(numbers.tolist())) == numbers.size, "chains", chains, "a number or distinct chain numbers", "4")
+    _require(
+        good and len(set(numbers.tolist())) == numbers.size, "chains", chains, "a number or distinct chain numbers", "4"
+    )
     return numbers.astype(np.int64)
 
 
@@ -129,19 +133,29 @@ def _subsample(subsample: Subsample | None, gradient: Any, kernel: Any, source: 
                 "the gradient brings its own randomness")  # fmt: skip
             raise ValueError(f"subsample must be None here, got {subsample!r}: {reason}.")
         return None
-    _require(isinstance(subsample, Subsample), "subsample", subsample, "a way to draw minibatches", "lv.WithoutReplacement(10)")
+    _require(
+        isinstance(subsample, Subsample),
+        "subsample",
+        subsample,
+        "a way to draw minibatches",
+        "lv.WithoutReplacement(10)",
+    )
     assert subsample is not None
     subsample.check(source.num_data)
     return subsample
 
 
-def _program(target, shape, source, kernel, gradient, subsample, observables, num_chains, anchor, keep, layout) -> Program:
+def _program(
+    target, shape, source, kernel, gradient, subsample, observables, num_chains, anchor, keep, layout
+) -> Program:
     exact, custom = hasattr(kernel, "target_acceptance"), isinstance(gradient, CustomGradient)
     num_data = 0 if source is None else source.num_data
     batch_size = subsample.size(num_data) if subsample is not None else num_data
     kind = layout if layout is not None else choose_layout(num_chains, shape.size, batch_size, gradient, exact)
     if kind == "wide" and (exact or custom):
-        raise ValueError("layout must be 'chain' for exact kernels and gradients with their own randomness, got 'wide'.")
+        raise ValueError(
+            "layout must be 'chain' for exact kernels and gradients with their own randomness, got 'wide'."
+        )
     pairs = named({"theta": Moments()} if observables is None else observables)
     size = sum(o.size(shape) for _, o in pairs) * (2 if anchor is not None else 1)
     size += shape.size**2 if anchor is not None else 0

@@ -14,7 +14,7 @@ from langevin.anchor import Anchor
 class ControlVariate:
     """Minibatch gradient minus its Taylor polynomial at the anchor, plus the polynomial's exact sum over all data.
 
-    order 1:  term_i = g_i(theta) - g_i(a),                         base = grad log prior(theta) + sum_i g_i(a)
+    order 1:  term_i = g_i(theta) - g_i(a),                          base = grad log prior(theta) + sum_i g_i(a)
     order 2:  term_i = g_i(theta) - g_i(a) - Hess_i(a) (theta - a), base = order 1 + sum_i Hess_i(a) (theta - a)
 
     with g_i the gradient of one log likelihood and a the anchor (`lv.laplace`). One `jvp` of g_i at a gives both parts:
@@ -40,16 +40,12 @@ class ControlVariate:
             total = total + jnp.dot(self.anchor.likelihood_hessian, step)
         return jax.tree.map(jnp.add, jax.grad(target.log_prior)(theta), layout.unravel(total))
 
-    def term(self, target, theta, datum):
-        """The remainder of one datum's gradient beyond the polynomial."""
-
-        def datum_grad(t):
-            return jax.grad(target.log_likelihood)(t, datum)
-
-        here = datum_grad(theta)
+    def term(self, log_likelihood, theta):
+        """The remainder of the gradient beyond the polynomial."""
+        grad = jax.grad(log_likelihood)
         anchor = self.anchor.layout.unravel(self.anchor.theta)
         if self.order == 1:
-            return jax.tree.map(jnp.subtract, here, datum_grad(anchor))
+            return jax.tree.map(jnp.subtract, grad(theta), grad(anchor))
         step = jax.tree.map(jnp.subtract, theta, anchor)
-        there, along = jax.jvp(datum_grad, (anchor,), (step,))
-        return jax.tree.map(lambda g, g_a, h_a: g - (g_a + h_a), here, there, along)
+        there, along = jax.jvp(grad, (anchor,), (step,))
+        return jax.tree.map(lambda g, g_a, h_a: g - (g_a + h_a), grad(theta), there, along)

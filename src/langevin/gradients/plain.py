@@ -17,6 +17,6 @@ class Minibatch:
         """grad log prior."""
         return jax.grad(target.log_prior)(theta)
 
-    def term(self, target, theta, datum):
-        """grad log likelihood of one datum."""
-        return jax.grad(target.log_likelihood)(theta, datum)
+    def term(self, log_likelihood, theta):
+        """grad log likelihood."""
+        return jax.grad(log_likelihood)(theta)

@@ -1,10 +1,12 @@
 """What a gradient estimator is: two protocols, one for sums over a minibatch and one for anything unbiased.
 
-Most estimators have the form  base(theta) + (N/n) sum_{i in batch} term(theta, datum_i):  they state `term` and `base`
-and the engine chooses the minibatch and the fastest way to sum. An estimator with randomness of its own (the paper's
+Most estimators have the form  base(theta) + (N/n) term(l, theta)  with l the log likelihood of a minibatch and `term`
+linear in l: they state `term` and `base`, and the engine chooses the minibatch and the fastest way to sum (l of one datum
+at a time, or of all n). An estimator with randomness of its own (the paper's
 general U) states `draw` and `estimate` instead.
 """
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -17,13 +19,13 @@ PyTree = Any
 
 @runtime_checkable
 class DatumGradient(Protocol):
-    """base(theta) + (N/n) sum term(theta, datum): unbiased when base + sum over all data of term is the gradient."""
+    """base(theta) + (N/n) term(l, theta): unbiased when base + term(log likelihood of all data) is the gradient."""
 
     def base(self, target: Target, theta: PyTree) -> PyTree:
         """The part that needs no data."""
 
-    def term(self, target: Target, theta: PyTree, datum: PyTree) -> PyTree:
-        """The part of one datum."""
+    def term(self, log_likelihood: Callable[[PyTree], Array], theta: PyTree) -> PyTree:
+        """The part of some data, linear in their log likelihood."""
 
 
 @runtime_checkable

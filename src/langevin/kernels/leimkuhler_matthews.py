@@ -32,9 +32,7 @@ class LeimkuhlerMatthews:
         """The state before the first step, with the noise of index 0."""
         return LeimkuhlerMatthewsState(theta, eta)
 
-    def step(
-        self, state: LeimkuhlerMatthewsState, grad: Array, eta: Array, delta: Array
-    ) -> LeimkuhlerMatthewsState:
+    def step(self, state: LeimkuhlerMatthewsState, grad: Array, eta: Array, delta: Array) -> LeimkuhlerMatthewsState:
         """One transition."""
         theta = state.theta + 0.5 * delta * grad + jnp.sqrt(delta) * (0.5 * (state.eta + eta))
         return LeimkuhlerMatthewsState(theta, eta)

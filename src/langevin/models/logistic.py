@@ -135,9 +135,7 @@ class Logistic:
         signed = self._signed
         # 2^16 products at a time stay in a core's cache, which halves the time.
         rows = max(1, 2**16 // self.num_data)
-        total = np.concatenate(
-            [_sum_log_sigmoid(flat[i : i + rows] @ signed.T) for i in range(0, len(flat), rows)]
-        )
+        total = np.concatenate([_sum_log_sigmoid(flat[i : i + rows] @ signed.T) for i in range(0, len(flat), rows)])
         return (total - 0.5 * np.sum(flat**2, axis=1) / self.prior_sd**2).reshape(theta.shape[:-1])
 
     def grad(self, theta: Floats) -> Floats:

@@ -95,9 +95,7 @@ def _say(fails: NDArray[np.bool_], sentence: Callable[[tuple[int, ...]], str]) -
     first = tuple(int(i) for i in np.argwhere(fails)[0])
     if fails.ndim == 0:
         return [sentence(first)]
-    return [
-        f"{sentence(first)} ({np.count_nonzero(fails)} of {fails.size} schedules; this is index {first}.)"
-    ]
+    return [f"{sentence(first)} ({np.count_nonzero(fails)} of {fails.size} schedules; this is index {first}.)"]
 
 
 def check_numerically(delta: Callable[[Array], Array], p: float) -> StepCheck:
@@ -121,13 +119,9 @@ def check_numerically(delta: Callable[[Array], Array], p: float) -> StepCheck:
     # A mean that falls by less than 5% has exponent below 0.02; a sum that falls by more than 10% has an
     # exponent above 1.04. Between these lie laws such as 1/log m, which pass, and 1/m, which pass.
     if (change := _change(d)) > 0.95:
-        failures.append(
-            f"delta_m does not seem to tend to 0: it {_over(change)}, and is {d[-1]:g} at the end."
-        )
+        failures.append(f"delta_m does not seem to tend to 0: it {_over(change)}, and is {d[-1]:g} at the end.")
     if (change := _change(d) * LAG) < 0.9:
-        failures.append(
-            f"T_m seems to stay finite: its growth {_over(change)}, and T_m={np.sum(d):g} at the end."
-        )
+        failures.append(f"T_m seems to stay finite: its growth {_over(change)}, and T_m={np.sum(d):g} at the end.")
     if (change := _change(omega)) > 0.95 and p != 1:
         failures.append(f"omega_m = delta_m^{p:g} does not seem to tend to 0: it {_over(change)}.")
     if (change := _change(omega) * LAG) < 0.9 and p != 1:
@@ -138,9 +132,7 @@ def check_numerically(delta: Callable[[Array], Array], p: float) -> StepCheck:
             f"{oscillation[LAST_M // LAG]:g} at m={LAST_M // LAG} to {oscillation[-1]:g} at m={LAST_M}."
         )
     if (change := _change(noise) * LAG) > 0.9:
-        failures.append(
-            f"The sum of omega_m^2 / (delta_m Omega_m^2) seems to diverge: its growth {_over(change)}."
-        )
+        failures.append(f"The sum of omega_m^2 / (delta_m Omega_m^2) seems to diverge: its growth {_over(change)}.")
     basis = f"numerical evidence only, m up to {LAST_M}"
     return StepCheck(ok=not failures, sentences=tuple(f"{f[:-1]} ({basis})." for f in failures), basis=basis)
 

@@ -14,10 +14,8 @@ from jax.tree_util import register_dataclass
 from numpy.typing import ArrayLike
 
 from langevin.schedules.checks import StepCheck, check_numerically, check_power_law
-from langevin.schedules.parameters import Array, Parameter, comparable, exponent, m_0_for, read, require, steps
+from langevin.schedules.parameters import Array, Parameter, comparable, exponent, read, require, steps
 from langevin.schedules.sums import power_sum, running_sum
-
-
 
 # 1/3 rounded to float32 is off by 1e-8, which moves m^((1 - 3 alpha)/2) by less than one part in a million up
 # to m = 10^12. So an exponent this near to 1/3 has the limit of 1/3 in every run that can be made.

@@ -79,9 +79,7 @@ def _standard(name: str, value: Any) -> Any:
     """Value as it is stored: a float, a read-only float64 array, a JAX array, or an untouched placeholder."""
     array = np.asarray(value) if isinstance(value, list | tuple | np.ndarray) else None
     dtype = getattr(value if array is None else array, "dtype", None)
-    if isinstance(value, str | bytes | bool | complex) or (
-        isinstance(dtype, np.dtype) and dtype.kind in "bcOSU"
-    ):
+    if isinstance(value, str | bytes | bool | complex) or (isinstance(dtype, np.dtype) and dtype.kind in "bcOSU"):
         raise ValueError(f"{name} must be a real number or an array of them, got {value!r}. Try {name}=1.0.")
     if array is None:
         return float(value) if isinstance(value, numbers.Real) else value
@@ -117,9 +115,7 @@ def require(holds: ArrayLike, value: ArrayLike, message: str) -> None:
 def exponent(p: Any) -> float:
     """Exponent of the weights as a float, refused unless it is one finite number."""
     if isinstance(p, bool) or not isinstance(p, numbers.Real) or not math.isfinite(p):
-        raise ValueError(
-            f"p must be one finite number, got {p!r}: weights are omega_m = delta_m^p. Try p=1.0."
-        )
+        raise ValueError(f"p must be one finite number, got {p!r}: weights are omega_m = delta_m^p. Try p=1.0.")
     return float(p)
 
 
@@ -151,9 +147,7 @@ def m_0_for(alpha: float, below: float) -> int:
     if not isinstance(alpha, float) or not 0 < alpha <= 1:
         raise ValueError(f"alpha must be one number in (0, 1], got {alpha!r}. Try m_0_for(1/3, below=0.1).")
     if not isinstance(below, float) or not 0 < below < math.inf:
-        raise ValueError(
-            f"below must be one positive finite number, got {below!r}. Try m_0_for(1/3, below=0.1)."
-        )
+        raise ValueError(f"below must be one positive finite number, got {below!r}. Try m_0_for(1/3, below=0.1).")
     digits = max(0.0, -math.log10(below) / alpha)
     if digits > 300:
         raise ValueError(

@@ -28,9 +28,7 @@ def power_sum(a: Array, b: Array, s: Array, m: Array) -> Array:
     """
     a, b, s = np.broadcast_arrays(a, b, s)
     ones = (1,) * m.ndim
-    return _head(a, b, s, m) + _tail(
-        a.reshape(a.shape + ones), b.reshape(b.shape + ones), s.reshape(s.shape + ones), m
-    )
+    return _head(a, b, s, m) + _tail(a.reshape(a.shape + ones), b.reshape(b.shape + ones), s.reshape(s.shape + ones), m)
 
 
 def _head(a: Array, b: Array, s: Array, m: Array) -> Array:

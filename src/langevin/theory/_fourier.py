@@ -178,9 +178,7 @@ def _real_matmul(X: Complexes, matrix: Floats) -> Complexes:
     return product[: len(X)] + 1j * product[len(X) :]
 
 
-def _propagate(
-    X: Complexes, dilation: Floats, chi: Complexes, force: Complexes | None
-) -> tuple[Complexes, Complexes]:
+def _propagate(X: Complexes, dilation: Floats, chi: Complexes, force: Complexes | None) -> tuple[Complexes, Complexes]:
     """States before each step, and the one after the last, of X <- chi_k (X + force_k)(a_k .)."""
     steps, size = chi.shape
     states = np.empty((steps + 1, size), dtype=np.complex128)

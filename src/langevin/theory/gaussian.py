@@ -57,9 +57,7 @@ class LinearGaussianLaw:
             raise ValueError(f"x must be a non-empty vector of finite numbers, got shape {x.shape}.")
         for name in ("sigma_theta", "sigma_x"):
             if not getattr(self, name) > 0:
-                raise ValueError(
-                    f"{name} is a standard deviation and must be positive, got {getattr(self, name)}."
-                )
+                raise ValueError(f"{name} is a standard deviation and must be positive, got {getattr(self, name)}.")
         if self.batch_size < 1 or (not self.replacement and self.batch_size > x.size):
             raise ValueError(
                 f"batch_size must lie in 1..{x.size} without replacement and be at least 1 with it, "
@@ -172,9 +170,7 @@ class LinearGaussianLaw:
                 "from 4 sigma_p^2 on, a step does not contract. Try smaller first steps."
             )
 
-    def average_sin(
-        self, delta: ArrayLike, theta_0: float, at: Sequence[int] | ArrayLike, shift: float
-    ) -> AverageLaw:
+    def average_sin(self, delta: ArrayLike, theta_0: float, at: Sequence[int] | ArrayLike, shift: float) -> AverageLaw:
         """Bias, variance, MSE of pi_m(A g) = sum_k delta_k (A g)(theta_{k-1}) / T_m, g(x) = sin(x - shift).
 
         A is the generator of the Langevin diffusion of the posterior, so the truth is 0 and

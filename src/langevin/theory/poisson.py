@@ -88,9 +88,7 @@ def solve_poisson(
     return PoissonSolution(theta, weight, dh, d2h, mean, log_density)
 
 
-def known_solution(
-    h: Scalar, log_density: Scalar, lower: float, upper: float, panels: int = 64
-) -> PoissonSolution:
+def known_solution(h: Scalar, log_density: Scalar, lower: float, upper: float, panels: int = 64) -> PoissonSolution:
     """The same record for phi = A h, when h is chosen first: then pi(phi) = 0 and nothing needs solving.
 
     `mean` is still computed, by quadrature: its distance from 0 tells how good the interval is.
@@ -144,9 +142,7 @@ def _panels(lower: float, upper: float, breaks: Sequence[float], panels: int) ->
     return (edges[:-1, None] + width[:, None] * (nodes + 1) / 2).ravel(), width
 
 
-def _normalised(
-    log_density: Scalar, theta: Floats, width: Floats, lower: float, upper: float
-) -> tuple[Floats, Floats]:
+def _normalised(log_density: Scalar, theta: Floats, width: Floats, lower: float, upper: float) -> tuple[Floats, Floats]:
     """pi at the nodes, and the quadrature weights of E_pi; refuses an interval that cuts pi off."""
     log_pi = _values(log_density, np.concatenate([theta, [lower, upper]]))
     relative = np.exp(log_pi - log_pi[:-2].max())

@@ -1,0 +1,277 @@
+"""Wrong input gets an error that names the argument, the value received, the rule and a remedy."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import langevin as lv
+
+STEPS = lv.Constant(0.1)
+GAUSSIAN = lv.Target(lambda t: -0.5 * jnp.sum(t**2))
+LOCATION = lv.Target(lambda t: -0.5 * jnp.sum(t**2), lambda t, x: -0.5 * jnp.sum((x - t) ** 2))
+ROWS = np.ones((4, 2), np.float32)
+
+
+def run(**parts):
+    """A good run without data, but for what is given."""
+    parts = {"target": GAUSSIAN, "data": None, "theta_0": jnp.zeros(2), "schedule": STEPS, "num_steps": 20, **parts}
+    return lv.run(parts.pop("target"), parts.pop("data"), parts.pop("theta_0"), **parts)
+
+
+def run_on(data=ROWS, **parts):
+    """A good run on data, but for what is given."""
+    return run(**{"target": LOCATION, "data": data, "subsample": lv.WithoutReplacement(2), **parts})
+
+
+def with_nan(row):
+    data = ROWS.copy()
+    data[row, 1] = np.nan
+    return data
+
+
+@pytest.fixture(scope="module")
+def finished():
+    """A short good run of two chains, to resume wrongly."""
+    return run(chains=2)
+
+
+@pytest.fixture(scope="module")
+def other_anchor():
+    """The anchor of a target of three parameters."""
+    return lv.laplace(GAUSSIAN, None, np.zeros(3))
+
+
+def refused(call, *words, error=ValueError):
+    with pytest.raises(error) as caught:
+        call()
+    message = str(caught.value)
+    missing = [word for word in words if word not in message]
+    assert not missing, f"the message lacks {missing}: {message}"
+
+
+DATA = {
+    "NaN": (with_nan(2), "data", "finite", "1 of 4 rows", "row 2", "Drop or impute"),
+    "infinity in a pytree": ({"x": np.array([1.0, np.inf])}, "data['x']", "finite", "row 1"),
+    "too large for float32": (np.full((3, 1), 1e300), "data", "float32", "1e+300", "Rescale"),
+    "mismatched axes": ((np.ones(3), np.ones(4)), "data[0] has 3", "data[1] has 4", "leading axis", "transpose"),
+    "no rows": (np.zeros((0, 2)), "data", "at least one observation", "0 rows"),
+    "no arrays": ({}, "data", "at least one array", "{}", "None"),
+    "strings": (np.array(["a", "b"]), "data", "numeric", "<U1", "Encode"),
+    "a list of numbers": ([1.0, 2.0, 3.0], "data", "leading axis", "np.asarray"),
+    "a file that does not exist": ("no-such-file.npy", "data", "no-such-file.npy", "file"),
+    "integers beyond 32 bits": (np.array([1, 2**40]), "data", "int32", str(2**40)),
+}
+
+
+@pytest.mark.parametrize("case", DATA.values(), ids=DATA)
+def test_data(case):
+    data, *words = case
+    refused(lambda: run_on(data), *words)
+
+
+START = {
+    "integers": (np.zeros(2, int), "theta_0", "floating-point", "int64", "0.0"),
+    "NaN": (np.array([0.0, np.nan]), "theta_0", "finite", "nan"),
+    "a string": ("here", "theta_0", "floating-point", "<U4"),
+    "nothing": (None, "theta_0", "at least one array", "None", "jnp.zeros"),
+    "too large for float32": (np.array([1e300, 0.0]), "theta_0", "float32", "1e+300"),
+    "integers in a pytree": ({"a": 1.0, "b": np.zeros(2, int)}, "theta_0['b']", "int64"),
+}
+
+
+@pytest.mark.parametrize("case", START.values(), ids=START)
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+def test_theta_0(case):
+    theta_0, *words = case
+    refused(lambda: run(theta_0=theta_0), *words)
+
+
+TARGETS = {
+    "log likelihood of a vector": (
+        lv.Target(GAUSSIAN.log_prior, lambda t, x: -((x - t) ** 2)),
+        "log_likelihood", "scalar", "(2,)", "ONE datum", "jnp.sum",
+    ),
+    "log prior of a vector": (lv.Target(lambda t: -(t**2)), "log_prior", "scalar", "(2,)", "jnp.sum"),
+    "log prior of an integer": (lv.Target(lambda t: 3), "log_prior", "floating-point", "int32"),
+    "log prior of nothing": (lv.Target(lambda t: None), "log_prior", "scalar", "NoneType"),
+    "log prior NaN at the start": (lv.Target(lambda t: jnp.sum(jnp.log(t - 1))), "theta_0", "log density", "nan"),
+    "log density minus infinity at the start": (
+        lv.Target(lambda t: jnp.where(t[0] > 1, 0.0, -jnp.inf)), "theta_0", "log density", "-inf",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TARGETS.values(), ids=TARGETS)
+def test_target(case):
+    target, *words = case
+    call = run if target.log_likelihood is None else run_on
+    refused(lambda: call(target=target), *words)
+
+
+def test_target_and_data_must_fit():
+    refused(lambda: run(data=ROWS), "data", "None", "log_likelihood")
+    refused(lambda: run(target=LOCATION), "data", "None", "log_likelihood", "observations")
+    refused(lambda: run(target=None), "target", "lv.Target", "None")
+    refused(lambda: lv.Target(3), "log_prior", "function", "3")
+    refused(lambda: lv.Target(GAUSSIAN.log_prior, 3), "log_likelihood", "function", "3")
+
+
+ARGUMENTS = {
+    "no chains": ({"chains": 0}, "chains", "at least 1", "0", "Try"),
+    "negative chain": ({"chains": [-1]}, "chains", "[-1]", "Try"),
+    "a chain twice": ({"chains": [1, 1]}, "chains", "distinct", "[1, 1]", "Try"),
+    "an empty list of chains": ({"chains": []}, "chains", "[]", "Try"),
+    "half a chain": ({"chains": 1.5}, "chains", "1.5", "Try"),
+    "a chain number beyond 32 bits": ({"chains": [2**32]}, "chains", str(2**32), "Try"),
+    "no steps": ({"num_steps": 0}, "num_steps", "at least 1", "0", "Try"),
+    "negative steps": ({"num_steps": -5}, "num_steps", "-5"),
+    "a float number of steps": ({"num_steps": 1e3}, "num_steps", "integer", "1000.0", "Try num_steps=1000"),
+    "no block": ({"block_steps": 0}, "block_steps", "at least 1", "0"),
+    "negative seed": ({"seed": -1}, "seed", "at least 0", "-1", "Try"),
+    "a seed beyond 64 bits": ({"seed": 2**64}, "seed", str(2**64), "Try"),
+    "negative keep": ({"keep": -1}, "keep", "at least 0", "-1", "Try keep=1000"),
+    "a number for a schedule": ({"schedule": 0.1}, "schedule", "step-size law", "0.1", "lv.Polynomial"),
+    "unknown layout": ({"layout": "tall"}, "layout", "'chain', 'wide' or None", "'tall'", "Try"),
+    "wide layout of an exact kernel": ({"layout": "wide", "kernel": lv.MALA()}, "layout", "'chain'", "'wide'"),
+    "negative weights": ({"weight_power": -1.0}, "weight_power", "positive", "-1.0", "Try"),
+    "NaN weights": ({"weight_power": np.nan}, "weight_power", "positive", "nan", "Try"),
+    "infinite weights": ({"weight_power": np.inf}, "weight_power", "finite", "inf", "Try"),
+    "weights in words": ({"weight_power": "1"}, "weight_power", "'1'", "Try"),
+    "no kernel": ({"kernel": None}, "kernel", "None", "lv.SGLD()"),
+    "the class of a kernel": ({"kernel": lv.SGLD}, "kernel", "SGLD", "lv.SGLD()"),
+    "no gradient": ({"gradient": None}, "gradient", "lv.Minibatch()", "None"),
+    "the class of a gradient": ({"gradient": lv.Minibatch}, "gradient", "lv.Minibatch()"),
+    "subsample without data": ({"subsample": lv.Full()}, "subsample", "None", "no data"),
+    "no observables": ({"observables": {}}, "observables", "non-empty", "{}", "Try"),
+    "a list of observables": ({"observables": [jnp.sin]}, "observables", "mapping", "Try"),
+    "a number as observable": ({"observables": {"a": 3}}, "'a'", "function of theta", "3"),
+    "an observable with a dict": ({"observables": {"bad": lambda t: {"a": t}}}, "one array", "dict", "Split", "bad"),
+    "a word for an anchor": ({"anchor": "map"}, "anchor", "lv.laplace", "'map'"),
+    "resume from nothing": ({"resume": "file"}, "resume", "'file'", "Ledger"),
+}
+
+
+@pytest.mark.parametrize("case", ARGUMENTS.values(), ids=ARGUMENTS)
+def test_arguments(case):
+    parts, *words = case
+    refused(lambda: run(**parts), *words)
+
+
+def test_an_indicator_is_an_observable():
+    # A boolean phi is the simplest posterior probability; it cannot be corrected, but it can be averaged.
+    ledger = run(observables={"positive": lambda t: t[0] > 0}, schedule=lv.Constant(1e-9), theta_0=jnp.ones(2))
+    reference = ledger.columns["positive"].reference
+    assert np.allclose(reference + ledger.values["positive"].sum() / ledger.sum_omega.sum(), 1.0)
+
+
+def test_parts():
+    refused(lambda: lv.Polynomial(alpha=1.2), "alpha", "(0, 1]", "1.2", "Try")
+    refused(lambda: lv.Polynomial(alpha=0.0), "alpha", "(0, 1]", "0.0", "Constant")
+    refused(lambda: lv.Polynomial(alpha=-0.3), "alpha", "(0, 1]", "-0.3", "Try")
+    refused(lambda: lv.Constant(-0.1), "delta", "positive", "-0.1", "Try")
+    refused(lambda: lv.HMC(0), "num_leapfrog", "at least 1", "0", "Try")
+    refused(lambda: lv.HMC(2.5), "num_leapfrog", "integer", "2.5", "Try")
+
+
+def test_minibatches():
+    refused(lambda: run_on(subsample=lv.WithoutReplacement(5)), "batch_size", "N=4", "got 5", "WithReplacement(5)")
+    refused(lambda: run_on(subsample=None), "subsample", "None", "lv.WithoutReplacement")
+    refused(lambda: run_on(subsample=3), "subsample", "3", "lv.WithoutReplacement")
+    refused(lambda: run_on(kernel=lv.MALA()), "subsample", "None", "exact kernel")
+
+
+def test_anchors(other_anchor):
+    refused(lambda: run(anchor=other_anchor), "anchor", "theta_0", "lv.laplace")
+    refused(lambda: lv.ControlVariate(other_anchor), "anchor", "data")
+    on_data = lv.laplace(LOCATION, ROWS, np.zeros(2))
+    refused(lambda: lv.ControlVariate(on_data, order=3), "order", "1 or 2", "3")
+    refused(lambda: lv.ControlVariate("map"), "anchor", "lv.laplace", "'map'")
+
+
+def test_control_variate_of_another_shape():
+    wide = lv.laplace(LOCATION, np.ones((4, 3)), np.zeros(3))
+    refused(lambda: run_on(gradient=lv.ControlVariate(wide)), "anchor", "theta_0", "lv.laplace")
+
+
+def test_laplace():
+    uphill = lv.Target(lambda t: jnp.sum(t**2))
+    refused(lambda: lv.laplace(uphill, None, np.ones(2)), "no", "mode", "prior", error=lv.AnchorError)
+    undefined = lv.Target(lambda t: jnp.sum(jnp.log(t)))
+    refused(lambda: lv.laplace(undefined, None, -np.ones(2)), "theta_0", "finite", error=lv.AnchorError)
+
+
+# --- resume ---
+
+RESUMED = {
+    "other chains": ({"chains": 3}, "resume", "chains"),
+    "fewer steps": ({"num_steps": 10}, "num_steps", "at least 20", "10"),
+    "another seed": ({"seed": 5}, "resume", "seed"),
+    "another schedule": ({"schedule": lv.Constant(0.2)}, "resume", "schedule"),
+    "an array of schedules": ({"schedule": lv.Constant([0.1, 0.2])}, "resume", "schedule"),
+    "other observables": ({"observables": {"x": jnp.sin}}, "resume", "observables"),
+    "another kernel": ({"kernel": lv.LeimkuhlerMatthews()}, "resume", "kernel"),
+    "other kept draws": ({"keep": 10}, "resume", "keep"),
+    "other weights": ({"weight_power": 2.0}, "resume", "weight_power"),
+}
+
+
+# A wrong keep once made the host loop search for a stride for ever.
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("case", RESUMED.values(), ids=RESUMED)
+def test_resume_must_be_of_the_same_call(finished, case):
+    parts, *words = case
+    refused(lambda: run(**{"chains": 2, "num_steps": 40, "resume": finished, **parts}), *words)
+
+
+def test_stacking_needs_different_chains_of_the_same_run(finished):
+    refused(lambda: finished.stack(finished), "different chains", "[0 1]")
+    refused(lambda: finished.stack(run(chains=[5, 6], num_steps=21)), "same length")
+    refused(lambda: finished.stack(run(chains=[5, 6], schedule=lv.Constant(0.2))), "schedule")
+    stacked = finished.stack(run(chains=[5, 6]))
+    refused(lambda: run(chains=[0, 1, 5, 6], num_steps=40, resume=stacked), "resume", "unstacked")
+
+
+# --- divergence ---
+
+QUARTIC = lv.Target(lambda t: -jnp.sum(t**4))
+
+
+def overshoot(first_bad, **parts):
+    """Steps of 0.01 up to m = first_bad - 1, then far too large ones."""
+    schedule = lv.Custom(lambda m: np.where(m < first_bad, 0.01, 10.0))
+    with pytest.raises(lv.Diverged) as caught:
+        run(target=QUARTIC, theta_0=jnp.ones(1), schedule=schedule, **parts)
+    return caught.value
+
+
+def test_an_overshooting_chain_leaves_its_whole_finite_rows():
+    error = overshoot(993, num_steps=2000, chains=2, block_steps=160)
+    for word in ("chain", "m = ", "delta_m = 10", "smaller steps", ".ledger"):
+        assert word in str(error)
+    # The block of the divergence began at 960; the rows before it are whole and finite.
+    assert error.ledger.num_steps == 960 and error.ledger.finite.all()
+    good = run(target=QUARTIC, theta_0=jnp.ones(1), schedule=lv.Constant(0.01), num_steps=960, chains=2)
+    assert np.array_equal(error.ledger.values["theta"], good.values["theta"])
+
+
+def test_divergence_names_the_row_in_which_it_happened():
+    # Chains of steps 10 on exp(-theta^4) cube |theta| each step: from order one to overflow in at most 16 steps.
+    message = str(overshoot(993, num_steps=2000, block_steps=160))
+    assert int(message.split("m = ")[1].split(",")[0]) in (993, 1009)
+
+
+def test_divergence_in_the_first_block_still_has_a_ledger_of_no_rows_or_none():
+    error = overshoot(3, num_steps=200)
+    assert error.ledger is None or error.ledger.finite.all()
+
+
+def test_divergence_far_out_between_two_device_rows():
+    # Past m = 262144 a ledger row is two device rows of 256; here only the first of them is whole.
+    error = overshoot(262_144 + 256 + 100, num_steps=300_000, block_steps=256)
+    assert error.ledger.finite.all() and error.ledger.num_steps in (262_144, 262_400)
+
+
+def test_a_runaway_chain_is_caught_before_it_overflows():
+    away = lv.Target(lambda t: jnp.sum(t**2))
+    with pytest.raises(lv.Diverged, match="smaller steps"):
+        run(target=away, theta_0=jnp.ones(1), schedule=lv.Constant(1.0), num_steps=64)
