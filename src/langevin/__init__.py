@@ -1,10 +1,12 @@
 """Expectations under Bayesian posteriors from minibatches, with error bars that can be believed."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from langevin.engine.flags import request_small_loops
 
 request_small_loops()
 
-from langevin import models, theory  # noqa: E402
 from langevin.analysis import Estimate, estimate  # noqa: E402
 from langevin.anchor import Anchor, laplace  # noqa: E402
 from langevin.data.source import DataSource  # noqa: E402
@@ -18,6 +20,17 @@ from langevin.kernels import HMC, MALA, RWM, SGLD, LeimkuhlerMatthews  # noqa: E
 from langevin.observables import Moments  # noqa: E402
 from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps  # noqa: E402
 from langevin.target import Target, log_sigmoid, sigmoid  # noqa: E402
+
+if TYPE_CHECKING:
+    from langevin import models, theory
+
+
+def __getattr__(name: str) -> Any:
+    """`lv.models` and `lv.theory` load when used: importing langevin stays quick."""
+    if name in ("models", "theory"):
+        return importlib.import_module(f"langevin.{name}")
+    raise AttributeError(f"module 'langevin' has no attribute {name!r}")
+
 
 __all__ = [
     "HMC",

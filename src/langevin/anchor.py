@@ -34,6 +34,11 @@ class Anchor:
     cost: int = field(metadata={"static": True})
 
     @property
+    def mode(self) -> PyTree:
+        """The mode as a pytree of float32 arrays: a good theta_0."""
+        return self.layout.unravel(np.asarray(self.theta, np.float32))
+
+    @property
     def sd(self) -> np.ndarray:
         """Laplace standard deviations of the flat parameters."""
         return np.sqrt(np.diag(self.covariance))

@@ -63,7 +63,10 @@ def estimates(gradient, theta):
         return [gradient.estimate(theta, data, jnp.int32(u)) for u in range(N)]
     base = gradient.base(TARGET, theta)
     terms = jax.vmap(lambda datum: gradient.term(lambda t: log_likelihood(t, datum), theta))(data)
-    pick = lambda s: jax.tree.map(lambda b, t: b + N / BATCH * jnp.sum(t[np.array(s)], axis=0), base, terms)
+
+    def pick(s):
+        return jax.tree.map(lambda b, t: b + N / BATCH * jnp.sum(t[np.array(s)], axis=0), base, terms)
+
     return [pick(s) for s in combinations(range(N), BATCH)]
 
 
@@ -88,7 +91,9 @@ def test_equal_control_variates_of_separate_anchors_compare():
 
 
 @every_estimator
-@pytest.mark.parametrize("theta", [THETA_0, {"slope": np.float32(-0.7), "shift": np.array([0.9], np.float32)}])
+@pytest.mark.parametrize(
+    "theta", [THETA_0, {"slope": np.float32(-0.7), "shift": np.array([0.9], np.float32)}]
+)
 def test_is_unbiased_over_all_it_can_draw(gradient, theta):
     with jax.enable_x64(True):
         theta = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), theta)
@@ -104,7 +109,7 @@ def test_runs_and_counts_its_cost(gradient):
     custom = isinstance(gradient, CustomGradient)
     ledger = lv.run(
         TARGET, DATA, THETA_0, gradient=gradient, subsample=None if custom else lv.WithoutReplacement(BATCH),
-        schedule=lv.Constant(0.01), num_steps=50, chains=2, keep=8,
+        schedule=lv.Constant(0.01), num_steps=20, chains=2, keep=8,
     )  # fmt: skip
     assert ledger.cost_per_step == (gradient.cost(N) if custom else BATCH)
     assert ledger.finite.all() and np.isfinite(ledger.draws.grad).all()

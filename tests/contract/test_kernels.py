@@ -26,7 +26,9 @@ KERNELS = [
     Case(lv.HMC(3), lambda delta: 1.0),
     Case(lv.RWM(), lambda delta: 1.0),
 ]
-every_kernel = pytest.mark.parametrize(("kernel", "variance"), KERNELS, ids=lambda x: repr(x) if hasattr(x, "init") else "")
+every_kernel = pytest.mark.parametrize(
+    ("kernel", "variance"), KERNELS, ids=lambda x: repr(x) if hasattr(x, "init") else ""
+)
 
 STANDARD_NORMAL = lv.Target(lambda t: -0.5 * jnp.dot(t, t))
 

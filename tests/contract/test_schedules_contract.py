@@ -45,8 +45,14 @@ def test_the_books_hold_the_sums_of_the_rounded_steps(schedule):
         ledger = lv.run(target, None, 0.0, schedule=schedule, num_steps=40, weight_power=power)
         delta = schedule.delta(np.arange(1, 41)).astype(np.float32).astype(np.float64)
         omega = (schedule.delta(np.arange(1, 41)) ** power).astype(np.float32).astype(np.float64)
-        for found, steps in ((ledger.sum_delta, delta), (ledger.sum_delta2, delta**2), (ledger.sum_omega, omega)):
-            expected = np.stack([steps[..., :16].sum(-1), steps[..., 16:32].sum(-1), steps[..., 32:].sum(-1)], axis=-1)
+        for found, steps in (
+            (ledger.sum_delta, delta),
+            (ledger.sum_delta2, delta**2),
+            (ledger.sum_omega, omega),
+        ):
+            expected = np.stack(
+                [steps[..., :16].sum(-1), steps[..., 16:32].sum(-1), steps[..., 32:].sum(-1)], axis=-1
+            )
             # The same few positive float64 numbers in another order.
             np.testing.assert_allclose(found, expected, rtol=1e-14)
         assert ledger.values["theta"].shape == (*schedule.batch_shape, 1, 3, 2)

@@ -35,10 +35,16 @@ def _one_lane(subsample, num_steps, key, first, origin, data):
 def _lanes(subsample, num_steps, keys, first, origin, data):
     page = subsample.draw(keys, first, jnp.int32(0), origin, num_steps, NUM_DATA)
     one_by_one = [
-        [data[row_of(jnp.int32(j))] for count, row_of in subsample.walk(page, k, num_steps, NUM_DATA) for j in range(count)]
+        [
+            data[row_of(jnp.int32(j))]
+            for count, row_of in subsample.walk(page, k, num_steps, NUM_DATA)
+            for j in range(count)
+        ]
         for k in range(num_steps)
     ]
-    return jnp.stack([jnp.stack([jnp.broadcast_to(datum, keys[0].shape) for datum in step]) for step in one_by_one])
+    return jnp.stack(
+        [jnp.stack([jnp.broadcast_to(datum, keys[0].shape) for datum in step]) for step in one_by_one]
+    )
 
 
 def prepared(subsample):

@@ -74,7 +74,7 @@ CASES = {
     },
 }
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-STEPS = 333
+STEPS = 170
 
 
 def run(case, num_steps=STEPS, **more):
@@ -125,8 +125,26 @@ def assert_same(first, second):
 
 def test_no_number_of_a_ledger_escapes_the_comparison():
     # A new field must be added to `numbers` above, or to this list with a reason.
-    not_numbers = {"names", "schedule", "weight_power", "columns", "anchor", "exact", "iid", "discretisation_bias"}
-    compared = {"num_steps", "row_steps", "cost_per_step", "sum_delta", "sum_delta2", "sum_omega", "chains", "values"}
+    not_numbers = {
+        "names",
+        "schedule",
+        "weight_power",
+        "columns",
+        "anchor",
+        "exact",
+        "iid",
+        "discretisation_bias",
+    }
+    compared = {
+        "num_steps",
+        "row_steps",
+        "cost_per_step",
+        "sum_delta",
+        "sum_delta2",
+        "sum_omega",
+        "chains",
+        "values",
+    }
     compared |= {"corrections", "outer", "acceptance", "draws", "carry"}
     assert {f.name for f in fields(lv.Ledger)} == not_numbers | compared | {"interrupted"}
 
@@ -147,7 +165,7 @@ def test_block_length_changes_no_bit(case, block_steps):
 @every_case
 def test_stop_and_resume_changes_no_bit(case):
     ledger = None
-    for stop in (1, 15, 16, 160, 161, STEPS):
+    for stop in (1, 15, 16, 100, 101, STEPS):
         ledger = run(case, stop, chains=4, resume=ledger)
     assert_same(numbers(ledger), numbers(four_chains(case)))
 
@@ -176,13 +194,33 @@ def test_chains_run_apart_and_stacked_equal_chains_together():
         assert_same(numbers(stacked, state=False), expected)
 
 
-@pytest.mark.parametrize("layout", ["wide", "chain"])
 @pytest.mark.parametrize("name", ["without replacement", "control variate, anchor, Leimkuhler-Matthews"])
-def test_company_changes_no_bit_in_either_layout(layout, name):
+@pytest.mark.parametrize("chains", [[3, 1], [0, 1, 2]], ids=str)
+def test_a_few_chains_move_as_four(name, chains):
+    # Two or three chains can be compiled in another way than one or four: XLA treats small loops differently.
+    few = run(CASES[name], chains=chains)
+    assert_same(numbers(few, state=False), numbers(four_chains(CASES[name]), chains, state=False))
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        ("without replacement", "wide"),
+        ("without replacement", "chain"),
+        pytest.param("control variate, anchor, Leimkuhler-Matthews", "wide", marks=pytest.mark.slow),
+        pytest.param("control variate, anchor, Leimkuhler-Matthews", "chain", marks=pytest.mark.slow),
+    ],
+)
+def test_company_of_twenty_changes_no_bit(name, layout):
     case = {**CASES[name], "layout": layout}
-    twenty = run(case, 100, chains=20)
-    for chains in ([3, 17], [5]) if name == "without replacement" else ([3, 17],):
-        assert_same(numbers(run(case, 100, chains=chains), state=False), numbers(twenty, chains, state=False))
+    twenty = run(case, chains=20)
+    assert_same(numbers(run(case, chains=[3, 17]), state=False), numbers(twenty, [3, 17], state=False))
+
+
+@pytest.mark.slow
+def test_one_lane_moves_as_twenty():
+    case = {**CASES["without replacement"], "layout": "wide"}
+    assert_same(numbers(run(case, chains=[5]), state=False), numbers(run(case, chains=20), [5], state=False))
 
 
 def test_wide_layout_is_cut_and_resumed_without_a_trace():

@@ -14,7 +14,14 @@ ROWS = np.ones((4, 2), np.float32)
 
 def run(**parts):
     """A good run without data, but for what is given."""
-    parts = {"target": GAUSSIAN, "data": None, "theta_0": jnp.zeros(2), "schedule": STEPS, "num_steps": 20, **parts}
+    parts = {
+        "target": GAUSSIAN,
+        "data": None,
+        "theta_0": jnp.zeros(2),
+        "schedule": STEPS,
+        "num_steps": 20,
+        **parts,
+    }
     return lv.run(parts.pop("target"), parts.pop("data"), parts.pop("theta_0"), **parts)
 
 
@@ -53,7 +60,13 @@ DATA = {
     "NaN": (with_nan(2), "data", "finite", "1 of 4 rows", "row 2", "Drop or impute"),
     "infinity in a pytree": ({"x": np.array([1.0, np.inf])}, "data['x']", "finite", "row 1"),
     "too large for float32": (np.full((3, 1), 1e300), "data", "float32", "1e+300", "Rescale"),
-    "mismatched axes": ((np.ones(3), np.ones(4)), "data[0] has 3", "data[1] has 4", "leading axis", "transpose"),
+    "mismatched axes": (
+        (np.ones(3), np.ones(4)),
+        "data[0] has 3",
+        "data[1] has 4",
+        "leading axis",
+        "transpose",
+    ),
     "no rows": (np.zeros((0, 2)), "data", "at least one observation", "0 rows"),
     "no arrays": ({}, "data", "at least one array", "{}", "None"),
     "strings": (np.array(["a", "b"]), "data", "numeric", "<U1", "Encode"),
@@ -132,7 +145,12 @@ ARGUMENTS = {
     "negative keep": ({"keep": -1}, "keep", "at least 0", "-1", "Try keep=1000"),
     "a number for a schedule": ({"schedule": 0.1}, "schedule", "step-size law", "0.1", "lv.Polynomial"),
     "unknown layout": ({"layout": "tall"}, "layout", "'chain', 'wide' or None", "'tall'", "Try"),
-    "wide layout of an exact kernel": ({"layout": "wide", "kernel": lv.MALA()}, "layout", "'chain'", "'wide'"),
+    "wide layout of an exact kernel": (
+        {"layout": "wide", "kernel": lv.MALA()},
+        "layout",
+        "'chain'",
+        "'wide'",
+    ),
     "negative weights": ({"weight_power": -1.0}, "weight_power", "positive", "-1.0", "Try"),
     "NaN weights": ({"weight_power": np.nan}, "weight_power", "positive", "nan", "Try"),
     "infinite weights": ({"weight_power": np.inf}, "weight_power", "finite", "inf", "Try"),
@@ -145,7 +163,13 @@ ARGUMENTS = {
     "no observables": ({"observables": {}}, "observables", "non-empty", "{}", "Try"),
     "a list of observables": ({"observables": [jnp.sin]}, "observables", "mapping", "Try"),
     "a number as observable": ({"observables": {"a": 3}}, "'a'", "function of theta", "3"),
-    "an observable with a dict": ({"observables": {"bad": lambda t: {"a": t}}}, "one array", "dict", "Split", "bad"),
+    "an observable with a dict": (
+        {"observables": {"bad": lambda t: {"a": t}}},
+        "one array",
+        "dict",
+        "Split",
+        "bad",
+    ),
     "a word for an anchor": ({"anchor": "map"}, "anchor", "lv.laplace", "'map'"),
     "resume from nothing": ({"resume": "file"}, "resume", "'file'", "Ledger"),
 }
@@ -159,7 +183,9 @@ def test_arguments(case):
 
 def test_an_indicator_is_an_observable():
     # A boolean phi is the simplest posterior probability; it cannot be corrected, but it can be averaged.
-    ledger = run(observables={"positive": lambda t: t[0] > 0}, schedule=lv.Constant(1e-9), theta_0=jnp.ones(2))
+    ledger = run(
+        observables={"positive": lambda t: t[0] > 0}, schedule=lv.Constant(1e-9), theta_0=jnp.ones(2)
+    )
     reference = ledger.columns["positive"].reference
     assert np.allclose(reference + ledger.values["positive"].sum() / ledger.sum_omega.sum(), 1.0)
 
@@ -174,7 +200,9 @@ def test_parts():
 
 
 def test_minibatches():
-    refused(lambda: run_on(subsample=lv.WithoutReplacement(5)), "batch_size", "N=4", "got 5", "WithReplacement(5)")
+    refused(
+        lambda: run_on(subsample=lv.WithoutReplacement(5)), "batch_size", "N=4", "got 5", "WithReplacement(5)"
+    )
     refused(lambda: run_on(subsample=None), "subsample", "None", "lv.WithoutReplacement")
     refused(lambda: run_on(subsample=3), "subsample", "3", "lv.WithoutReplacement")
     refused(lambda: run_on(kernel=lv.MALA()), "subsample", "None", "exact kernel")

@@ -54,9 +54,9 @@ def estimators(anchor):
 def parts(target, estimator, theta=THETA):
     """base(theta) and term(theta, datum) of all data, float64."""
     with jax.enable_x64(True):
-        terms = jax.vmap(lambda datum: estimator.term(lambda t: target.log_likelihood(t, datum), jnp.asarray(theta)))(
-            (jnp.asarray(X), jnp.asarray(Y))
-        )
+        terms = jax.vmap(
+            lambda datum: estimator.term(lambda t: target.log_likelihood(t, datum), jnp.asarray(theta))
+        )((jnp.asarray(X), jnp.asarray(Y)))
         return np.asarray(estimator.base(target, jnp.asarray(theta))), np.asarray(terms)
 
 
@@ -107,8 +107,13 @@ def test_terms_are_linear_in_the_log_likelihood(estimators, name):
     _, terms = parts(LOGISTIC, estimators[name])
     with jax.enable_x64(True):
         data = (jnp.asarray(X[:4]), jnp.asarray(Y[:4]))
-        together = lambda t: jnp.sum(jax.vmap(LOGISTIC.log_likelihood, (None, 0))(t, data))
-        assert_allclose(estimators[name].term(together, jnp.asarray(THETA)), terms[:4].sum(axis=0), **ROUNDING)
+
+        def together(t):
+            return jnp.sum(jax.vmap(LOGISTIC.log_likelihood, (None, 0))(t, data))
+
+        assert_allclose(
+            estimators[name].term(together, jnp.asarray(THETA)), terms[:4].sum(axis=0), **ROUNDING
+        )
 
 
 def test_the_anchor_holds_the_exact_derivatives(anchor):
@@ -144,7 +149,9 @@ def test_target_gradients_agree_with_the_formula():
         assert_allclose(LOGISTIC.minibatch_grad(THETA, some, N), expected, **ROUNDING)
 
 
-@pytest.mark.parametrize(("name", "layout"), [("minibatch", "wide"), ("order 2", "chain"), ("order 2", "wide")])
+@pytest.mark.parametrize(
+    ("name", "layout"), [("minibatch", "wide"), ("order 2", "chain"), ("order 2", "wide")]
+)
 def test_the_engine_adds_up_what_the_estimator_states(estimators, name, layout):
     # One step of many chains from the same theta: every kept gradient is the estimate on one of the pairs of data.
     chains, theta = 100, THETA.astype(np.float32).astype(np.float64)
@@ -158,6 +165,8 @@ def test_the_engine_adds_up_what_the_estimator_states(estimators, name, layout):
     # float32: some 30 roundings of numbers no larger than the sum of all absolute parts.
     slack = 30 * 2.0**-24 * (np.abs(theta) + (N / 2 * 3 + N) * np.abs(X).max(axis=0))
     close = np.all(gaps <= slack, axis=-1)
-    assert np.array_equal(close.sum(axis=1), np.ones(chains)), "every gradient is exactly one of the 15 estimates"
+    assert np.array_equal(close.sum(axis=1), np.ones(chains)), (
+        "every gradient is exactly one of the 15 estimates"
+    )
     # A pair that 100 chains never draw: 15 * (14/15)^100 = 0.015, so most but perhaps not all are there.
     assert close.any(axis=0).sum() >= 10

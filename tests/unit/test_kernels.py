@@ -33,7 +33,10 @@ def grad_log_pi(theta):
 
 def log_density(theta):
     """The same for JAX: theta -> (log density, gradient)."""
-    value = lambda t: jnp.sum(t**2 / 2 - t**4 / 4) + 0.3 * t[0] * t[-1] + 0.1 * t[0]
+
+    def value(t):
+        return jnp.sum(t**2 / 2 - t**4 / 4) + 0.3 * t[0] * t[-1] + 0.1 * t[0]
+
     return jax.value_and_grad(value)(theta)
 
 
@@ -74,7 +77,10 @@ def leapfrog(theta, momentum, size, count):
 
 def mala(theta, eta, delta):
     proposal = theta + delta / 2 * grad_log_pi(theta) + np.sqrt(delta) * eta
-    log_q = lambda to, at: -np.sum((to - at - delta / 2 * grad_log_pi(at)) ** 2) / (2 * delta)
+
+    def log_q(to, at):
+        return -np.sum((to - at - delta / 2 * grad_log_pi(at)) ** 2) / (2 * delta)
+
     return proposal, log_pi(proposal) - log_pi(theta) + log_q(theta, proposal) - log_q(proposal, theta)
 
 
@@ -91,7 +97,12 @@ def hmc(count):
     return by_hand
 
 
-EXACT = {"MALA": (lv.MALA(), mala), "RWM": (lv.RWM(), rwm), "HMC 1": (lv.HMC(1), hmc(1)), "HMC 5": (lv.HMC(5), hmc(5))}
+EXACT = {
+    "MALA": (lv.MALA(), mala),
+    "RWM": (lv.RWM(), rwm),
+    "HMC 1": (lv.HMC(1), hmc(1)),
+    "HMC 5": (lv.HMC(5), hmc(5)),
+}
 every_exact = pytest.mark.parametrize(("kernel", "by_hand"), EXACT.values(), ids=EXACT)
 
 
@@ -106,7 +117,9 @@ def test_exact_kernels_are_their_formulas(kernel, by_hand, delta, numbers):
     accepted = kernel.step(log_density, start, eta, ALWAYS, delta)
     assert_allclose(accepted.theta, proposal, **ROUNDING)
     assert_allclose(accepted.acceptance, min(1.0, np.exp(log_ratio)), rtol=1e-12)
-    assert_allclose([accepted.log_density, *accepted.grad], [log_pi(proposal), *grad_log_pi(proposal)], **ROUNDING)
+    assert_allclose(
+        [accepted.log_density, *accepted.grad], [log_pi(proposal), *grad_log_pi(proposal)], **ROUNDING
+    )
 
     # On either side of the log ratio the decision turns.
     assert_allclose(kernel.step(log_density, start, eta, log_ratio - 1e-9, delta).theta, proposal, **ROUNDING)
@@ -117,7 +130,9 @@ def test_exact_kernels_are_their_formulas(kernel, by_hand, delta, numbers):
 
 def test_one_leapfrog_step_is_mala(numbers):
     theta, eta, delta = numbers["theta"], numbers["eta"], 0.3
-    moved = [k.step(log_density, k.init(log_density, theta), eta, ALWAYS, delta) for k in (lv.MALA(), lv.HMC(1))]
+    moved = [
+        k.step(log_density, k.init(log_density, theta), eta, ALWAYS, delta) for k in (lv.MALA(), lv.HMC(1))
+    ]
     assert_allclose(moved[0].theta, moved[1].theta, **ROUNDING)
     assert_allclose(moved[0].acceptance, moved[1].acceptance, rtol=1e-12)
 

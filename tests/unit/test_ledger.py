@@ -8,7 +8,24 @@ from langevin.engine.ledger import RowBook
 from langevin.engine.program import BASE_ROW, MOST_ROWS, device_row_steps, row_steps
 
 # Around every border of the rows: a row, the first doubling, the longest device row (256), and far beyond.
-LENGTHS = [1, 15, 16, 17, 500, 16384, 16385, 16400, 32768, 32800, 262143, 262144, 262145, 262400, 300_000, 800_000]
+LENGTHS = [
+    1,
+    15,
+    16,
+    17,
+    500,
+    16384,
+    16385,
+    16400,
+    32768,
+    32800,
+    262143,
+    262144,
+    262145,
+    262400,
+    300_000,
+    800_000,
+]
 
 
 def sums_of_m(start, stop):
@@ -116,5 +133,7 @@ def test_draws_are_every_stride_th_transition_whatever_the_cuts(cap, most):
         expected = np.arange(stride, total + 1, stride)
         assert len(expected) <= cap
         assert np.array_equal(draws.m, expected)
-        assert np.array_equal(draws.theta[0, :, 0], expected) and np.array_equal(draws.grad[0, :, 0], -expected)
+        assert np.array_equal(draws.theta[0, :, 0], expected) and np.array_equal(
+            draws.grad[0, :, 0], -expected
+        )
         assert np.array_equal(draws.weight, [omega[0, e - stride : e].sum() for e in expected])

@@ -26,7 +26,7 @@ def log_gaussian(theta):
 
 GAUSSIAN = lv.Target(log_gaussian)
 LAYOUT = Layout.of(np.zeros(D))
-I, J = np.triu_indices(D)
+FIRST, SECOND = np.triu_indices(D)
 ROUNDING = {"rtol": 1e-12, "atol": 1e-12}
 
 
@@ -42,18 +42,20 @@ def features(observable, anchor, theta, grad, centre):
         reference = observable.reference(LAYOUT, jnp.asarray(centre))
         value = observable.value(LAYOUT, jnp.asarray(theta), reference)
         s = jnp.asarray(anchor.covariance @ grad)
-        correction = observable.correction(LAYOUT, jnp.asarray(theta), s, jnp.asarray(anchor.theta), jnp.asarray(trace))
+        correction = observable.correction(
+            LAYOUT, jnp.asarray(theta), s, jnp.asarray(anchor.theta), jnp.asarray(trace)
+        )
     return np.asarray(value), np.asarray(correction)
 
 
 def monomials(theta, centre):
     u = theta - centre
-    return jnp.concatenate([u, u[I] * u[J]])
+    return jnp.concatenate([u, u[FIRST] * u[SECOND]])
 
 
 def test_moments_correction_is_that_of_the_generic_function_for_the_same_monomials(anchor):
     generic = Function(lambda t: monomials(t, anchor.theta))
-    for _ in range(5):
+    for _ in range(2):
         theta, grad = RNG.standard_normal((2, D))
         expected = features(generic, anchor, theta, grad, anchor.theta)
         found = features(lv.Moments(), anchor, theta, grad, anchor.theta)
@@ -65,7 +67,11 @@ def test_moments_corrected_is_the_formula_of_its_docstring(anchor):
     theta, grad = RNG.standard_normal((2, D))
     u, s = theta - anchor.theta, anchor.covariance @ grad
     value, correction = features(lv.Moments(), anchor, theta, grad, anchor.theta)
-    second = u[I] * u[J] + (u[I] * s[J] + u[J] * s[I]) / 2 + anchor.covariance[I, J]
+    second = (
+        u[FIRST] * u[SECOND]
+        + (u[FIRST] * s[SECOND] + u[SECOND] * s[FIRST]) / 2
+        + anchor.covariance[FIRST, SECOND]
+    )
     assert_allclose(value + correction, np.concatenate([u + s, second]), **ROUNDING)
 
 
@@ -79,7 +85,7 @@ def test_corrected_features_are_constant_on_a_gaussian(anchor, centre):
     # With the exact gradient s = -u exactly, so phi - A h is the posterior mean of phi at every theta.
     quadratic = Function(lambda t: jnp.array([jnp.dot(t, t), t[0] * t[1] - 3 * t[2]]))
     for observable in (lv.Moments(), quadratic):
-        points = 3 * RNG.standard_normal((6, D))
+        points = 3 * RNG.standard_normal((4, D))
         corrected = [
             sum(features(observable, anchor, t, -PRECISION @ (t - MODE), anchor.theta)) for t in points
         ]
@@ -87,11 +93,15 @@ def test_corrected_features_are_constant_on_a_gaussian(anchor, centre):
         assert np.array_equal(anchor.theta, MODE)
         assert_allclose(corrected, np.broadcast_to(corrected[0], np.shape(corrected)), rtol=0, atol=1e-11)
     mean = sum(features(lv.Moments(), anchor, points[0], -PRECISION @ (points[0] - MODE), anchor.theta))
-    assert_allclose(mean, np.concatenate([np.zeros(D), np.linalg.inv(PRECISION)[I, J]]), rtol=0, atol=1e-11)
+    assert_allclose(
+        mean, np.concatenate([np.zeros(D), np.linalg.inv(PRECISION)[FIRST, SECOND]]), rtol=0, atol=1e-11
+    )
     # The centre moves values and reference together.
     value, _ = features(quadratic, anchor, points[0], np.zeros(D), centre)
     with jax.enable_x64(True):
-        assert_allclose(value + quadratic.phi(jnp.asarray(centre)), quadratic.phi(jnp.asarray(points[0])), **ROUNDING)
+        assert_allclose(
+            value + quadratic.phi(jnp.asarray(centre)), quadratic.phi(jnp.asarray(points[0])), **ROUNDING
+        )
 
 
 def test_moments_keeps_the_diagonal_only_in_high_dimension():
@@ -128,7 +138,9 @@ def words(seed, m_last, d, subsample, num_data):
     @jax.jit
     def draw(noise_key, subsample_key):
         page = subsample.draw(subsample_key, Clock.at(1), jnp.int32(0), (), m_last, num_data)
-        rows = jax.vmap(lambda k: subsample.batch(jnp.arange(num_data), page, k, m_last, num_data))(jnp.arange(m_last))
+        rows = jax.vmap(lambda k: subsample.batch(jnp.arange(num_data), page, k, m_last, num_data))(
+            jnp.arange(m_last)
+        )
         return random.normals(noise_key, Clock.at(1), m_last, d), rows
 
     eta, rows = draw(keys[random.NOISE], keys[random.SUBSAMPLE])
@@ -157,14 +169,20 @@ def replay(theta, prior_precision, datum_grads, schedule, num_steps, eta, indice
 
 def linear_gaussian():
     model = lv.models.LinearGaussian.simulate(num_data=40, seed=2)
-    grads = lambda theta, i: (model.x[i][:, None] - theta) / model.sigma_x**2
+
+    def grads(theta, i):
+        return (model.x[i][:, None] - theta) / model.sigma_x**2
+
     return model.target, model.data, np.array([0.3]), 1.0, grads, jnp.float32(0.3)
 
 
 def logistic():
     model = lv.models.Logistic.simulate(num_data=40, dimension=3, seed=2)
     x, y = model.x, model.y
-    grads = lambda theta, i: (y[i] / (1 + np.exp(y[i] * (x[i] @ theta))))[:, None] * x[i]
+
+    def grads(theta, i):
+        return (y[i] / (1 + np.exp(y[i] * (x[i] @ theta))))[:, None] * x[i]
+
     start = np.array([0.25, -0.5, 1.0])
     return model.target, model.data, start, 1.0, grads, jnp.asarray(start, jnp.float32)
 
@@ -174,7 +192,9 @@ def test_ledger_sums_are_those_of_a_replay_in_numpy(model):
     target, data, start, precision, grads, theta_0 = model()
     n, num_steps, num_data, schedule = 4, 50, 40, lv.Polynomial(a=1.0, b=2000.0, alpha=0.4)
     subsample = lv.WithoutReplacement(n)
-    ledger = lv.run(target, data, theta_0, subsample=subsample, schedule=schedule, num_steps=num_steps, seed=4, keep=64)
+    ledger = lv.run(
+        target, data, theta_0, subsample=subsample, schedule=schedule, num_steps=num_steps, seed=4, keep=64
+    )
     eta, indices = words(4, num_steps, len(start), subsample, num_data)
     i, j = np.triu_indices(len(start))
     rows = np.zeros((4, len(start) + len(i)))

@@ -56,7 +56,9 @@ def test_bounded_changes_value_at_exactly_the_right_64_bit_word(bound):
     # v needs the words ceil(v 2^64 / bound) and above, so every value has floor or ceil of 2^64 / bound of them.
     values = sorted(v for v in {1, 2, bound // 2, bound - 1} if 0 < v < bound)
     first = [-(-(v << 64) // bound) for v in values]
-    x = np.array([(f >> 32, f & 0xFFFFFFFF) for f in first] + [(f - 1 >> 32, f - 1 & 0xFFFFFFFF) for f in first])
+    x = np.array(
+        [(f >> 32, f & 0xFFFFFFFF) for f in first] + [(f - 1 >> 32, f - 1 & 0xFFFFFFFF) for f in first]
+    )
     x = jnp.asarray(x.astype(np.uint32))
     assert random.bounded(x[:, 0], x[:, 1], bound).tolist() == values + [v - 1 for v in values]
 
@@ -109,7 +111,9 @@ def test_without_replacement_all_subsets_are_equally_likely(num_data, n):
     assert_uniform(np.bincount([subsets[tuple(row)] for row in draws.tolist()], minlength=len(subsets)))
 
 
-@pytest.mark.parametrize(("num_data", "n"), [(1, 1), (7, 7), (33, 32), (1000, 30), (2**16 + 1, 50), (10**6 + 3, 9)])
+@pytest.mark.parametrize(
+    ("num_data", "n"), [(1, 1), (7, 7), (33, 32), (1000, 30), (2**16 + 1, 50), (10**6 + 3, 9)]
+)
 def test_without_replacement_indices_are_always_distinct_and_in_range(num_data, n):
     draws = np.sort(page(WithoutReplacement(n), num_data, 500, m=NINE), axis=1)
     assert draws.min() >= 0 and draws.max() < num_data

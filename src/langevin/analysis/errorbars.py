@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 Array = NDArray[np.float64]
 
@@ -24,6 +23,13 @@ _SINGLE_ROWS = 12
 RELAXATIONS = 5.0
 # Chance that `transient` fires on Gaussian batches without one, over all values of an estimate.
 TRANSIENT_LEVEL = 1e-3
+
+
+def t_quantile(probability: float, df: Array) -> Array:
+    """Quantile of Student's t; what `scipy.stats` gives, which takes over a second to import."""
+    from scipy.special import stdtrit
+
+    return np.asarray(stdtrit(df, probability))
 
 
 class Rows(NamedTuple):
@@ -194,4 +200,4 @@ def transient(means: Array, omega: Array, step: Array, trend: bool) -> NDArray[n
     factor = (1.0 / weight[0] + columns[0] @ gram @ columns[0]) * max(1.0, step[0] / step[1:].mean()) ** 2
     spread = np.sqrt(square / free * factor / chains)
     df = np.clip(2.0 * free / np.maximum(kurtosis - 1.0, 1e-9), 3.0, free)
-    return np.abs(surprise) > stats.t.ppf(1.0 - TRANSIENT_LEVEL / (2 * values), df) * spread
+    return np.abs(surprise) > t_quantile(1.0 - TRANSIENT_LEVEL / (2 * values), df) * spread

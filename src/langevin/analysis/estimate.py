@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from langevin.analysis import errorbars, extrapolate
-from langevin.analysis.errorbars import Batches, Rows
+from langevin.analysis.errorbars import Batches, Rows, t_quantile
 from langevin.analysis.extrapolate import AnchorBias
 from langevin.analysis.regime import STATUSES, judge, words, worse
 
@@ -57,7 +56,7 @@ class Estimate:
         """Lower and upper ends of the central interval; that of a variance below 0 starts at 0."""
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie in (0, 1), got {level!r}. Try level=0.95.")
-        half = stats.t.ppf(0.5 + 0.5 * level, self.df) * self.stderr
+        half = t_quantile(0.5 + 0.5 * level, self.df) * self.stderr
         if not self.log_scale:
             return self.value - half, self.value + half
         positive = self.value > 0

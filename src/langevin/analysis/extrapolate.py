@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-from langevin.analysis.errorbars import Bar, Rows, bar
+from langevin.analysis.errorbars import Bar, Rows, bar, t_quantile
 
 Array = NDArray[np.float64]
 
@@ -61,7 +60,7 @@ def regress(means: Array, omega: Array, step: Array) -> Line:
     pull = (weight * x / sxx / chains / (1.0 - leverage))[:, None]
     slope_stderr = np.maximum(slope_stderr, np.sqrt(np.sum((pull * residual) ** 2, axis=(1, 2))))
     intercept_stderr = error.stderr * np.sqrt(1.0 + k * mean_step**2 / sxx)
-    critical = stats.t.ppf(1.0 - BIAS_LEVEL / (2 * means.shape[-1]), error.df)
+    critical = t_quantile(1.0 - BIAS_LEVEL / (2 * means.shape[-1]), error.df)
     return Line(
         intercept=centre - slope * mean_step,
         bar=error._replace(stderr=intercept_stderr),
@@ -158,6 +157,6 @@ def corrected_bias(
     factor = np.where(np.any(hessian != 0, axis=(1, 2)), 2.0, 1.0) * noise.growth[:, None]
     left = value - laplace
     critical = np.maximum(
-        1.0 / np.maximum(factor, 1e-300), stats.t.ppf(1.0 - BIAS_LEVEL / (2 * value.shape[-1]), spread.df)
+        1.0 / np.maximum(factor, 1e-300), t_quantile(1.0 - BIAS_LEVEL / (2 * value.shape[-1]), spread.df)
     )
     return factor * left, np.abs(left) > critical * spread.stderr
