@@ -1,7 +1,7 @@
 """The peer: blackjax SGLD as an expert would write it, one compiled scan over steps, data passed as an argument.
 
-"scan + vmap" is the form to compare with: `jax.random.randint` in the scan, `vmap` over chains. "hand-tuned" goes on to
-what we found to be faster still on a workload (on a busy machine, so only differences beyond a fifth are to be believed):
+"scan + vmap" is the form to compare with: `jax.random.randint` in the scan, `vmap` over chains. "hand-tuned" goes on
+to what we found to be faster still (on a busy machine, so only differences beyond a fifth are to be believed):
 
 - indices: `randint` spends two words and three remainders on an index; one word and one remainder is up to twice as
   fast and biased by up to N / 2^32, which langevin's own draws are not;

@@ -16,13 +16,13 @@ def fit(model: lv.models.Logistic) -> dict[str, dict[str, lv.Estimate]]:
     anchor = lv.laplace(model.target, model.data, np.zeros(model.dimension, np.float32))
     common = dict(anchor=anchor, chains=4, seed=1)
     sgld = lv.run(
-        model.target, model.data, model.theta_0, kernel=lv.SGLD(), gradient=lv.Minibatch(),
+        model.target, model.data, anchor.mode, kernel=lv.SGLD(), gradient=lv.Minibatch(),
         subsample=lv.WithoutReplacement(30), schedule=lv.Polynomial(a=5.89e7, b=7.90e8, alpha=1 / 3),
         num_steps=PASSES * model.num_data // 30 // 4, **common,
     )  # fmt: skip
     scale = float(np.min(np.linalg.eigvalsh(anchor.covariance)))
     anchored = lv.run(
-        model.target, model.data, model.theta_0, kernel=lv.LeimkuhlerMatthews(),
+        model.target, model.data, anchor.mode, kernel=lv.LeimkuhlerMatthews(),
         gradient=lv.ControlVariate(anchor, order=2), subsample=lv.WithReplacement(10),
         schedule=lv.Power(scale=0.5 * scale * 1000**0.2, m_0=1000, alpha=0.2),
         num_steps=PASSES * model.num_data // 10 // 4, **common,
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder for the picture")
     options = parser.parse_args()
     model = lv.models.Logistic.simulate(num_data=1000, dimension=3, seed=1)
-    print(f"Logistic regression, N = {model.num_data}, d = {model.dimension}: {PASSES} passes in 4 chains, after the anchor.")
+    print(f"Logistic regression, N = {model.num_data}, d = {model.dimension}: {PASSES} passes in 4 chains")
     results = fit(model)
     print(table(model, results))
     print("\nEach cell: estimate +- standard error (its distance from the truth in standard errors).")

@@ -10,6 +10,7 @@ import numpy as np
 
 from langevin.data.source import as_source
 from langevin.errors import AnchorError
+from langevin.precision import isolated
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -17,7 +18,7 @@ _CHUNK_FLOATS = 2_000_000
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Anchor:
     """Laplace approximation N(theta, covariance) and the full-data derivatives that control variates need.
 
@@ -32,6 +33,16 @@ class Anchor:
     likelihood_hessian: Any
     layout: Layout = field(metadata={"static": True})
     cost: int = field(metadata={"static": True})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Anchor) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
+
+    def _content(self) -> tuple:
+        arrays = (self.theta, self.precision, self.likelihood_grad, self.likelihood_hessian)
+        return (self.layout, *(None if a is None else np.asarray(a).tobytes() for a in arrays))
 
     @property
     def mode(self) -> PyTree:
@@ -100,13 +111,18 @@ def laplace(target: Target, data: PyTree, theta_0: PyTree, *, max_steps: int = 1
     """
     layout = Layout.of(theta_0)
     source = None if data is None else as_source(data)
-    target.check(theta_0, None if source is None else source.arrays)
+    flat = np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(theta_0)])
+    likelihood = None if target.log_likelihood is None else isolated(target.log_likelihood)
+    apart = Target(isolated(target.log_prior), likelihood)
     with jax.enable_x64(True):
-        derivatives = _Derivatives(target, source, layout)
-        flat = _newton(derivatives, np.asarray(layout.ravel(theta_0), np.float64), max_steps)
-        flat = flat.astype(np.float32).astype(np.float64)
-        prior = derivatives.prior(flat)
-        likelihood = derivatives.likelihood(flat, 2)
+        apart.check(theta_0, None if source is None else source.arrays)
+        return _anchor(apart, source, layout, flat, max_steps)
+
+
+def _anchor(target: Target, source: Any, layout: Layout, flat: np.ndarray, max_steps: int) -> Anchor:
+    derivatives = _Derivatives(target, source, layout)
+    flat = _newton(derivatives, flat, max_steps).astype(np.float32).astype(np.float64)
+    prior, likelihood = derivatives.prior(flat), derivatives.likelihood(flat, 2)
     precision = -(prior[2] + likelihood[2])
     return Anchor(
         theta=flat,
@@ -140,8 +156,8 @@ def _newton(derivatives: _Derivatives, flat: np.ndarray, max_steps: int) -> np.n
             if not damped and decrement < 1e-6:
                 return flat
             raise AnchorError(
-                f"no ascent from theta = {flat} along the Newton direction (decrement {decrement:.3g}): the log density "
-                f"is not smooth there. Check it for kinks, NaN or a wrong sign, or start elsewhere."
+                f"no ascent from theta = {flat} along the Newton direction (decrement {decrement:.3g}): the log "
+                f"density is not smooth there. Check it for kinks, NaN or a wrong sign, or start elsewhere."
             )
         flat = trial
         value, grad, hessian = derivatives.total(flat, 2)

@@ -50,13 +50,14 @@ class Function:
     """Any JAX function of theta with values in arrays. Cost of its correction: about three evaluations."""
 
     phi: Callable[[Any], Any]
+    name: str = ""
 
     def shape(self, layout: Layout) -> tuple[int, ...]:
         """Shape of one value."""
         value = jax.eval_shape(lambda t: self.phi(layout.unravel(t)), jax.ShapeDtypeStruct((layout.size,), jnp.float32))
         if not hasattr(value, "shape"):
             raise ValueError(
-                f"an observable must return one array, got {type(value).__name__} from {self.phi!r}. "
+                f"observable {self.name!r} must return one array, got {type(value).__name__}. "
                 f"Split it into several named observables."
             )
         return value.shape
@@ -66,7 +67,8 @@ class Function:
         return int(np.prod(self.shape(layout)))
 
     def _flat(self, layout: Layout, theta: Array) -> Array:
-        return jnp.reshape(self.phi(layout.unravel(theta)), -1)
+        # An indicator counts as 0 or 1.
+        return jnp.reshape(self.phi(layout.unravel(theta)), -1).astype(theta.dtype)
 
     def reference(self, layout: Layout, centre: Array) -> Array:
         """phi(centre)."""
@@ -87,8 +89,9 @@ class Function:
 
     def hessian(self, anchor: Anchor) -> np.ndarray:
         """See `Observable`."""
-        with jax.enable_x64(True):
-            return np.asarray(jax.hessian(lambda t: self._flat(anchor.layout, t))(anchor.theta))
+        # In the device's precision: seven digits are enough, and the device uses the same derivatives along the run.
+        at = jnp.asarray(anchor.theta, jnp.float32)
+        return np.asarray(jax.hessian(lambda t: self._flat(anchor.layout, t))(at), np.float64)
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,6 @@ def named(observables: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
                 raise ValueError(
                     f"observable {name!r} must be a function of theta or lv.Moments(), got {observable!r}."
                 )
-            observable = Function(observable)
+            observable = Function(observable, name)
         pairs.append((name, observable))
     return tuple(pairs)

@@ -29,9 +29,11 @@ class Clock(NamedTuple):
 
     @classmethod
     def at(cls, m: int) -> "Clock":
+        """The clock of a Python integer."""
         return cls(np.uint32(m & 0xFFFFFFFF), np.uint32(m >> 32))
 
     def plus(self, steps: Array) -> "Clock":
+        """The clock some steps later."""
         low = self.low + steps.astype(jnp.uint32)
         return Clock(low, self.high + (low < self.low).astype(jnp.uint32))
 

@@ -35,6 +35,11 @@ class Layout:
                     f"{argument}{jax.tree_util.keystr(path)} must be a floating-point array, got dtype {dtype}: "
                     f"gradients need real numbers. Write 0.0 for 0, or use .astype(float)."
                 )
+            if np.all(np.isfinite(leaf)) and np.max(np.abs(leaf), initial=0.0) > np.finfo(np.float32).max:
+                raise ValueError(
+                    f"{argument}{jax.tree_util.keystr(path)} must fit in float32 (below 3.4e38), got "
+                    f"{np.max(np.abs(leaf))}. Rescale the parameter."
+                )
             if not np.all(np.isfinite(leaf)):
                 raise ValueError(
                     f"{argument}{jax.tree_util.keystr(path)} must be finite, got {np.asarray(leaf)!r}. "

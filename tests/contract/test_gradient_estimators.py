@@ -91,9 +91,7 @@ def test_equal_control_variates_of_separate_anchors_compare():
 
 
 @every_estimator
-@pytest.mark.parametrize(
-    "theta", [THETA_0, {"slope": np.float32(-0.7), "shift": np.array([0.9], np.float32)}]
-)
+@pytest.mark.parametrize("theta", [THETA_0, {"slope": np.float32(-0.7), "shift": np.array([0.9], np.float32)}])
 def test_is_unbiased_over_all_it_can_draw(gradient, theta):
     with jax.enable_x64(True):
         theta = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), theta)

@@ -50,9 +50,7 @@ def test_the_books_hold_the_sums_of_the_rounded_steps(schedule):
             (ledger.sum_delta2, delta**2),
             (ledger.sum_omega, omega),
         ):
-            expected = np.stack(
-                [steps[..., :16].sum(-1), steps[..., 16:32].sum(-1), steps[..., 32:].sum(-1)], axis=-1
-            )
+            expected = np.stack([steps[..., :16].sum(-1), steps[..., 16:32].sum(-1), steps[..., 32:].sum(-1)], axis=-1)
             # The same few positive float64 numbers in another order.
             np.testing.assert_allclose(found, expected, rtol=1e-14)
         assert ledger.values["theta"].shape == (*schedule.batch_shape, 1, 3, 2)

@@ -42,9 +42,7 @@ def _lanes(subsample, num_steps, keys, first, origin, data):
         ]
         for k in range(num_steps)
     ]
-    return jnp.stack(
-        [jnp.stack([jnp.broadcast_to(datum, keys[0].shape) for datum in step]) for step in one_by_one]
-    )
+    return jnp.stack([jnp.stack([jnp.broadcast_to(datum, keys[0].shape) for datum in step]) for step in one_by_one])
 
 
 def prepared(subsample):

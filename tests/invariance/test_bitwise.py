@@ -195,7 +195,7 @@ def test_chains_run_apart_and_stacked_equal_chains_together():
 
 
 @pytest.mark.parametrize("name", ["without replacement", "control variate, anchor, Leimkuhler-Matthews"])
-@pytest.mark.parametrize("chains", [[3, 1], [0, 1, 2]], ids=str)
+@pytest.mark.parametrize("chains", [[3, 1], pytest.param([0, 1, 2], marks=pytest.mark.slow)], ids=str)
 def test_a_few_chains_move_as_four(name, chains):
     # Two or three chains can be compiled in another way than one or four: XLA treats small loops differently.
     few = run(CASES[name], chains=chains)

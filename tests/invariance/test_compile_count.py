@@ -64,9 +64,7 @@ def test_a_second_run_compiles_nothing(kind):
     }
     # phi is looked at for its shape and its value at the centre; that is not compilation, and it is bounded.
     for name, traces in again.items():
-        assert np.all(traces[:2] <= CHECK[:2]), (
-            f"{name}: log prior and log likelihood traced {traces[:2]} times more"
-        )
+        assert np.all(traces[:2] <= CHECK[:2]), f"{name}: log prior and log likelihood traced {traces[:2]} times more"
         assert np.array_equal(traces, again["same"]), name
 
 

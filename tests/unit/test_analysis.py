@@ -200,9 +200,7 @@ def test_unpooled_entries_are_those_of_each_chain_alone():
 
 
 def test_schedule_settings_are_leading_axes():
-    a, b = (
-        ledger_of(noise(seed=s), lv.Polynomial(a=1.0, b=float(b), alpha=0.5)) for s, b in ((1, 20), (2, 40))
-    )
+    a, b = (ledger_of(noise(seed=s), lv.Polynomial(a=1.0, b=float(b), alpha=0.5)) for s, b in ((1, 20), (2, 40)))
     both = replace(
         a, schedule=lv.Polynomial(a=1.0, b=np.array([20.0, 40.0]), alpha=0.5),
         **{n: np.stack([getattr(a, n), getattr(b, n)]) for n in ("sum_delta", "sum_delta2", "sum_omega")},
@@ -262,9 +260,7 @@ def test_anchor_bias_is_the_first_order_of_the_exact_stationary_law():
 def test_noise_inflation_is_the_sd_ratio_in_one_dimension():
     precision, delta, spread = np.array([[5.0]]), 0.04, 36.0
     rows = errorbars.Rows(*(np.array([x]) for x in (delta, delta**2, delta)))
-    bias = extrapolate.anchor_bias(
-        np.full((1, 1, 1, 1), delta**2 * (5.0 + spread)), rows, precision, True, False
-    )
+    bias = extrapolate.anchor_bias(np.full((1, 1, 1, 1), delta**2 * (5.0 + spread)), rows, precision, True, False)
     np.testing.assert_allclose(bias.inflation, np.sqrt(1 + delta * spread / 4))
     np.testing.assert_allclose(bias.growth, delta * (5.0 + spread) / 4)
 
@@ -272,9 +268,7 @@ def test_noise_inflation_is_the_sd_ratio_in_one_dimension():
 def test_corrected_is_exact_with_exact_gradients_of_a_gaussian():
     precision = np.array([[2.0, 0.5], [0.5, 1.0]])
     path = 3.0 * noise(seed=4)
-    found = estimate(
-        ledger_of(path, DECREASING, anchor=anchor_of(precision), grad=-path @ precision), "corrected"
-    )
+    found = estimate(ledger_of(path, DECREASING, anchor=anchor_of(precision), grad=-path @ precision), "corrected")
     np.testing.assert_allclose(found["theta.mean"].value, 0.0, atol=1e-12)
     np.testing.assert_allclose(found["theta.covariance"].value, np.linalg.inv(precision), rtol=1e-10)
     np.testing.assert_allclose(found["theta.sd"].laplace, np.sqrt(np.diag(np.linalg.inv(precision))))
@@ -295,9 +289,7 @@ def test_refusals_say_what_to_do():
 
 
 def test_status_of_short_runs_and_of_runs_that_cannot_tell_their_bias():
-    assert (
-        estimate(ledger_of(noise(chains=1, m=3 * ROW), DECREASING))["theta.mean"].status == "too_few_batches"
-    )
+    assert estimate(ledger_of(noise(chains=1, m=3 * ROW), DECREASING))["theta.mean"].status == "too_few_batches"
     assert np.isnan(estimate(ledger_of(noise(chains=1, m=ROW), CONSTANT))["theta.mean"].stderr).all()
     assert estimate(ledger_of(noise(), CONSTANT))["theta.mean"].status == "uncorrected"
     assert np.isnan(estimate(ledger_of(noise(), CONSTANT))["theta.mean"].bias).all()
@@ -312,10 +304,7 @@ def test_status_bias_dominates_with_and_without_an_anchor():
     assert estimate(ledger_of(path, schedule))["theta.variance"].status == "bias_dominates"
     anchor = anchor_of(np.eye(1))
     grad = 10.0 * noise(m=16000, d=1, seed=9)
-    assert (
-        estimate(ledger_of(path, schedule, anchor=anchor, grad=grad))["theta.variance"].status
-        == "bias_dominates"
-    )
+    assert estimate(ledger_of(path, schedule, anchor=anchor, grad=grad))["theta.variance"].status == "bias_dominates"
 
 
 def test_status_gradient_noise_also_for_reused_minibatches():
@@ -334,9 +323,7 @@ def test_status_uncorrected_for_a_function_that_is_flat_at_the_anchor():
     anchor, path = anchor_of(np.eye(1)), noise(d=1)
     ledger = ledger_of(path, DECREASING, anchor=anchor, grad=-path)
     above = Column((), np.zeros(1), None, np.zeros((1, 1, 1)))
-    sums = np.add.reduceat(
-        DECREASING.delta(np.arange(1, 1601))[:, None] * (path > 1), np.arange(0, 1600, ROW), axis=1
-    )
+    sums = np.add.reduceat(DECREASING.delta(np.arange(1, 1601))[:, None] * (path > 1), np.arange(0, 1600, ROW), axis=1)
     ledger = replace(
         ledger, columns={"above": above}, values={"above": sums}, corrections={"above": np.zeros_like(sums)}
     )
@@ -421,9 +408,7 @@ def test_quantiles_cover():
         lower, upper = found.interval()
         hits += ((lower <= stats.norm.ppf(p)[:, None]) & (stats.norm.ppf(p)[:, None] <= upper))[:, 0]
         assert found.value.shape == (3, 1) and found.status == "uncorrected"
-    assert np.all(hits >= stats.binom.ppf(1e-8, runs, 0.92)) and np.all(
-        hits <= stats.binom.isf(1e-8, runs, 0.98)
-    )
+    assert np.all(hits >= stats.binom.ppf(1e-8, runs, 0.92)) and np.all(hits <= stats.binom.isf(1e-8, runs, 0.98))
 
 
 def test_analysis_stands_on_numpy_and_scipy_alone():

@@ -183,9 +183,7 @@ def test_arguments(case):
 
 def test_an_indicator_is_an_observable():
     # A boolean phi is the simplest posterior probability; it cannot be corrected, but it can be averaged.
-    ledger = run(
-        observables={"positive": lambda t: t[0] > 0}, schedule=lv.Constant(1e-9), theta_0=jnp.ones(2)
-    )
+    ledger = run(observables={"positive": lambda t: t[0] > 0}, schedule=lv.Constant(1e-9), theta_0=jnp.ones(2))
     reference = ledger.columns["positive"].reference
     assert np.allclose(reference + ledger.values["positive"].sum() / ledger.sum_omega.sum(), 1.0)
 
@@ -200,9 +198,7 @@ def test_parts():
 
 
 def test_minibatches():
-    refused(
-        lambda: run_on(subsample=lv.WithoutReplacement(5)), "batch_size", "N=4", "got 5", "WithReplacement(5)"
-    )
+    refused(lambda: run_on(subsample=lv.WithoutReplacement(5)), "batch_size", "N=4", "got 5", "WithReplacement(5)")
     refused(lambda: run_on(subsample=None), "subsample", "None", "lv.WithoutReplacement")
     refused(lambda: run_on(subsample=3), "subsample", "3", "lv.WithoutReplacement")
     refused(lambda: run_on(kernel=lv.MALA()), "subsample", "None", "exact kernel")

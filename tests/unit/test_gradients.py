@@ -22,9 +22,7 @@ ROUNDING = {"rtol": 1e-12, "atol": 1e-12}
 LOGISTIC = lv.Target(
     lambda t: -0.5 * jnp.dot(t, t), lambda t, datum: -jnp.log1p(jnp.exp(-datum[1] * jnp.dot(datum[0], t)))
 )
-QUADRATIC = lv.Target(
-    lambda t: -0.25 * jnp.sum(t**4), lambda t, datum: -0.5 * (datum[1] - jnp.dot(datum[0], t)) ** 2
-)
+QUADRATIC = lv.Target(lambda t: -0.25 * jnp.sum(t**4), lambda t, datum: -0.5 * (datum[1] - jnp.dot(datum[0], t)) ** 2)
 
 
 def datum_grads(theta):
@@ -54,9 +52,9 @@ def estimators(anchor):
 def parts(target, estimator, theta=THETA):
     """base(theta) and term(theta, datum) of all data, float64."""
     with jax.enable_x64(True):
-        terms = jax.vmap(
-            lambda datum: estimator.term(lambda t: target.log_likelihood(t, datum), jnp.asarray(theta))
-        )((jnp.asarray(X), jnp.asarray(Y)))
+        terms = jax.vmap(lambda datum: estimator.term(lambda t: target.log_likelihood(t, datum), jnp.asarray(theta)))(
+            (jnp.asarray(X), jnp.asarray(Y))
+        )
         return np.asarray(estimator.base(target, jnp.asarray(theta))), np.asarray(terms)
 
 
@@ -111,9 +109,7 @@ def test_terms_are_linear_in_the_log_likelihood(estimators, name):
         def together(t):
             return jnp.sum(jax.vmap(LOGISTIC.log_likelihood, (None, 0))(t, data))
 
-        assert_allclose(
-            estimators[name].term(together, jnp.asarray(THETA)), terms[:4].sum(axis=0), **ROUNDING
-        )
+        assert_allclose(estimators[name].term(together, jnp.asarray(THETA)), terms[:4].sum(axis=0), **ROUNDING)
 
 
 def test_the_anchor_holds_the_exact_derivatives(anchor):
@@ -149,9 +145,7 @@ def test_target_gradients_agree_with_the_formula():
         assert_allclose(LOGISTIC.minibatch_grad(THETA, some, N), expected, **ROUNDING)
 
 
-@pytest.mark.parametrize(
-    ("name", "layout"), [("minibatch", "wide"), ("order 2", "chain"), ("order 2", "wide")]
-)
+@pytest.mark.parametrize(("name", "layout"), [("minibatch", "wide"), ("order 2", "chain"), ("order 2", "wide")])
 def test_the_engine_adds_up_what_the_estimator_states(estimators, name, layout):
     # One step of many chains from the same theta: every kept gradient is the estimate on one of the pairs of data.
     chains, theta = 100, THETA.astype(np.float32).astype(np.float64)
@@ -165,8 +159,6 @@ def test_the_engine_adds_up_what_the_estimator_states(estimators, name, layout):
     # float32: some 30 roundings of numbers no larger than the sum of all absolute parts.
     slack = 30 * 2.0**-24 * (np.abs(theta) + (N / 2 * 3 + N) * np.abs(X).max(axis=0))
     close = np.all(gaps <= slack, axis=-1)
-    assert np.array_equal(close.sum(axis=1), np.ones(chains)), (
-        "every gradient is exactly one of the 15 estimates"
-    )
+    assert np.array_equal(close.sum(axis=1), np.ones(chains)), "every gradient is exactly one of the 15 estimates"
     # A pair that 100 chains never draw: 15 * (14/15)^100 = 0.015, so most but perhaps not all are there.
     assert close.any(axis=0).sum() >= 10

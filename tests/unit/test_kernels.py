@@ -117,9 +117,7 @@ def test_exact_kernels_are_their_formulas(kernel, by_hand, delta, numbers):
     accepted = kernel.step(log_density, start, eta, ALWAYS, delta)
     assert_allclose(accepted.theta, proposal, **ROUNDING)
     assert_allclose(accepted.acceptance, min(1.0, np.exp(log_ratio)), rtol=1e-12)
-    assert_allclose(
-        [accepted.log_density, *accepted.grad], [log_pi(proposal), *grad_log_pi(proposal)], **ROUNDING
-    )
+    assert_allclose([accepted.log_density, *accepted.grad], [log_pi(proposal), *grad_log_pi(proposal)], **ROUNDING)
 
     # On either side of the log ratio the decision turns.
     assert_allclose(kernel.step(log_density, start, eta, log_ratio - 1e-9, delta).theta, proposal, **ROUNDING)
@@ -130,9 +128,7 @@ def test_exact_kernels_are_their_formulas(kernel, by_hand, delta, numbers):
 
 def test_one_leapfrog_step_is_mala(numbers):
     theta, eta, delta = numbers["theta"], numbers["eta"], 0.3
-    moved = [
-        k.step(log_density, k.init(log_density, theta), eta, ALWAYS, delta) for k in (lv.MALA(), lv.HMC(1))
-    ]
+    moved = [k.step(log_density, k.init(log_density, theta), eta, ALWAYS, delta) for k in (lv.MALA(), lv.HMC(1))]
     assert_allclose(moved[0].theta, moved[1].theta, **ROUNDING)
     assert_allclose(moved[0].acceptance, moved[1].acceptance, rtol=1e-12)
 

@@ -6,6 +6,7 @@ import pytest
 from langevin.engine.draws import DrawBook
 from langevin.engine.ledger import RowBook
 from langevin.engine.program import BASE_ROW, MOST_ROWS, device_row_steps, row_steps
+from langevin.schedules import Custom
 
 # Around every border of the rows: a row, the first doubling, the longest device row (256), and far beyond.
 LENGTHS = [
@@ -127,13 +128,10 @@ def test_draws_are_every_stride_th_transition_whatever_the_cuts(cap, most):
             count = min(most, book.room(m), total - m)
             book.append(m, count, kept(book, m, count))
             m += count
-        omega = np.arange(1.0, total + 1)[None]
-        draws = book.draws(omega, ())
+        draws = book.draws(total, Custom(lambda m: m), 1.0)
         stride = book.stride(total)
         expected = np.arange(stride, total + 1, stride)
         assert len(expected) <= cap
         assert np.array_equal(draws.m, expected)
-        assert np.array_equal(draws.theta[0, :, 0], expected) and np.array_equal(
-            draws.grad[0, :, 0], -expected
-        )
-        assert np.array_equal(draws.weight, [omega[0, e - stride : e].sum() for e in expected])
+        assert np.array_equal(draws.theta[0, :, 0], expected) and np.array_equal(draws.grad[0, :, 0], -expected)
+        assert np.array_equal(draws.weight, [sum(range(e - stride + 1, e + 1)) for e in expected])

@@ -101,9 +101,7 @@ def test_gaussian_simulate_law() -> None:
 def points(model: Logistic) -> np.ndarray:
     """Many directions, the covariates' own among them, at radii from 0 to far tails."""
     rng = np.random.default_rng(0)
-    directions = np.concatenate(
-        [rng.standard_normal((60, model.dimension)), model.x[:10], -model.x[:10], [model.map]]
-    )
+    directions = np.concatenate([rng.standard_normal((60, model.dimension)), model.x[:10], -model.x[:10], [model.map]])
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     radii = np.concatenate([[0.0], np.logspace(-4, 5, 46)])
     return (radii[:, None, None] * directions).reshape(-1, model.dimension)
@@ -336,10 +334,7 @@ def test_reported_error_bounds_the_true_error() -> None:
         loose = PosteriorQuadrature(model.log_density, model.map, model.laplace_covariance).moments(rtol)
         assert loose.error <= rtol
         assert np.abs((loose.mean - best.mean) / best.sd).max() <= 10 * loose.error
-        assert (
-            np.abs((loose.covariance - best.covariance) / np.outer(best.sd, best.sd)).max()
-            <= 10 * loose.error
-        )
+        assert np.abs((loose.covariance - best.covariance) / np.outer(best.sd, best.sd)).max() <= 10 * loose.error
 
 
 def test_quadrature_refuses_what_it_cannot_do() -> None:
@@ -390,13 +385,9 @@ def test_logistic_labels(y) -> None:
     assert Logistic(np.ones((3, 1)), np.ones(3)).y.tolist() == [1.0, 1.0, 1.0]
 
 
-@pytest.mark.parametrize(
-    "y", [[-1, 0, 1], [1, 2, 1], [0.5, 1, 0], [np.nan, 1, 1], ["a", "b", "a"], [1, 1, None]]
-)
+@pytest.mark.parametrize("y", [[-1, 0, 1], [1, 2, 1], [0.5, 1, 0], [np.nan, 1, 1], ["a", "b", "a"], [1, 1, None]])
 def test_logistic_bad_labels(y) -> None:
-    with pytest.raises(
-        ValueError, match=r"y must hold only -1 and \+1, or only 0 and 1, got the values .*Recode"
-    ):
+    with pytest.raises(ValueError, match=r"y must hold only -1 and \+1, or only 0 and 1, got the values .*Recode"):
         Logistic(np.ones((3, 1)), y)
 
 

@@ -42,9 +42,7 @@ def features(observable, anchor, theta, grad, centre):
         reference = observable.reference(LAYOUT, jnp.asarray(centre))
         value = observable.value(LAYOUT, jnp.asarray(theta), reference)
         s = jnp.asarray(anchor.covariance @ grad)
-        correction = observable.correction(
-            LAYOUT, jnp.asarray(theta), s, jnp.asarray(anchor.theta), jnp.asarray(trace)
-        )
+        correction = observable.correction(LAYOUT, jnp.asarray(theta), s, jnp.asarray(anchor.theta), jnp.asarray(trace))
     return np.asarray(value), np.asarray(correction)
 
 
@@ -67,11 +65,7 @@ def test_moments_corrected_is_the_formula_of_its_docstring(anchor):
     theta, grad = RNG.standard_normal((2, D))
     u, s = theta - anchor.theta, anchor.covariance @ grad
     value, correction = features(lv.Moments(), anchor, theta, grad, anchor.theta)
-    second = (
-        u[FIRST] * u[SECOND]
-        + (u[FIRST] * s[SECOND] + u[SECOND] * s[FIRST]) / 2
-        + anchor.covariance[FIRST, SECOND]
-    )
+    second = u[FIRST] * u[SECOND] + (u[FIRST] * s[SECOND] + u[SECOND] * s[FIRST]) / 2 + anchor.covariance[FIRST, SECOND]
     assert_allclose(value + correction, np.concatenate([u + s, second]), **ROUNDING)
 
 
@@ -86,22 +80,16 @@ def test_corrected_features_are_constant_on_a_gaussian(anchor, centre):
     quadratic = Function(lambda t: jnp.array([jnp.dot(t, t), t[0] * t[1] - 3 * t[2]]))
     for observable in (lv.Moments(), quadratic):
         points = 3 * RNG.standard_normal((4, D))
-        corrected = [
-            sum(features(observable, anchor, t, -PRECISION @ (t - MODE), anchor.theta)) for t in points
-        ]
+        corrected = [sum(features(observable, anchor, t, -PRECISION @ (t - MODE), anchor.theta)) for t in points]
         # Terms of order 100 cancel; the anchor is the mode rounded to float32, and MODE is exact in float32.
         assert np.array_equal(anchor.theta, MODE)
         assert_allclose(corrected, np.broadcast_to(corrected[0], np.shape(corrected)), rtol=0, atol=1e-11)
     mean = sum(features(lv.Moments(), anchor, points[0], -PRECISION @ (points[0] - MODE), anchor.theta))
-    assert_allclose(
-        mean, np.concatenate([np.zeros(D), np.linalg.inv(PRECISION)[FIRST, SECOND]]), rtol=0, atol=1e-11
-    )
+    assert_allclose(mean, np.concatenate([np.zeros(D), np.linalg.inv(PRECISION)[FIRST, SECOND]]), rtol=0, atol=1e-11)
     # The centre moves values and reference together.
     value, _ = features(quadratic, anchor, points[0], np.zeros(D), centre)
     with jax.enable_x64(True):
-        assert_allclose(
-            value + quadratic.phi(jnp.asarray(centre)), quadratic.phi(jnp.asarray(points[0])), **ROUNDING
-        )
+        assert_allclose(value + quadratic.phi(jnp.asarray(centre)), quadratic.phi(jnp.asarray(points[0])), **ROUNDING)
 
 
 def test_moments_keeps_the_diagonal_only_in_high_dimension():
@@ -114,7 +102,7 @@ def test_moments_keeps_the_diagonal_only_in_high_dimension():
 
 def test_named_wraps_plain_functions_and_keeps_observables():
     pairs = dict(named({"m": lv.Moments(), "f": jnp.sin}))
-    assert pairs == {"m": lv.Moments(), "f": Function(jnp.sin)}
+    assert pairs == {"m": lv.Moments(), "f": Function(jnp.sin, "f")}
 
 
 def test_shapes_and_names_of_a_pytree_survive():
@@ -138,9 +126,7 @@ def words(seed, m_last, d, subsample, num_data):
     @jax.jit
     def draw(noise_key, subsample_key):
         page = subsample.draw(subsample_key, Clock.at(1), jnp.int32(0), (), m_last, num_data)
-        rows = jax.vmap(lambda k: subsample.batch(jnp.arange(num_data), page, k, m_last, num_data))(
-            jnp.arange(m_last)
-        )
+        rows = jax.vmap(lambda k: subsample.batch(jnp.arange(num_data), page, k, m_last, num_data))(jnp.arange(m_last))
         return random.normals(noise_key, Clock.at(1), m_last, d), rows
 
     eta, rows = draw(keys[random.NOISE], keys[random.SUBSAMPLE])
@@ -192,9 +178,7 @@ def test_ledger_sums_are_those_of_a_replay_in_numpy(model):
     target, data, start, precision, grads, theta_0 = model()
     n, num_steps, num_data, schedule = 4, 50, 40, lv.Polynomial(a=1.0, b=2000.0, alpha=0.4)
     subsample = lv.WithoutReplacement(n)
-    ledger = lv.run(
-        target, data, theta_0, subsample=subsample, schedule=schedule, num_steps=num_steps, seed=4, keep=64
-    )
+    ledger = lv.run(target, data, theta_0, subsample=subsample, schedule=schedule, num_steps=num_steps, seed=4, keep=64)
     eta, indices = words(4, num_steps, len(start), subsample, num_data)
     i, j = np.triu_indices(len(start))
     rows = np.zeros((4, len(start) + len(i)))

@@ -81,9 +81,7 @@ def test_host_and_device_ciphers_agree():
 @pytest.mark.parametrize("m", [0, 1, 2**32 - 1, 2**32, 3 * 2**40 + 5])
 def test_clock_carries_into_its_high_half(m):
     clock = Clock.at(m).plus(jnp.arange(5))
-    assert [(int(h) << 32) + int(low) for low, h in zip(clock.low, clock.high, strict=True)] == list(
-        range(m, m + 5)
-    )
+    assert [(int(h) << 32) + int(low) for low, h in zip(clock.low, clock.high, strict=True)] == list(range(m, m + 5))
 
 
 @pytest.mark.parametrize(
@@ -97,9 +95,7 @@ def test_clock_carries_into_its_high_half(m):
 )
 def test_step_m_owns_the_counters_m_W_onwards(m):
     num_steps, per_step = 7, 3
-    device = np.stack(device_pairs(device_key(), Clock.at(m), num_steps, per_step)).reshape(
-        2, num_steps, per_step
-    )
+    device = np.stack(device_pairs(device_key(), Clock.at(m), num_steps, per_step)).reshape(2, num_steps, per_step)
     for k in range(num_steps):
         assert np.array_equal(device[:, k], np.stack(host_pairs(KEY, m + k, per_step)))
 
@@ -120,9 +116,7 @@ def test_a_chain_has_the_same_words_alone_and_among_others():
     keys = random.stream_keys(3, np.arange(5), random.NOISE)
     together = np.stack(device_pairs((jnp.asarray(keys[0]), jnp.asarray(keys[1])), Clock.at(9), 4, 2))
     for c in range(5):
-        assert np.array_equal(
-            together[..., c], np.stack(device_pairs(device_key(keys[:, c]), Clock.at(9), 4, 2))
-        )
+        assert np.array_equal(together[..., c], np.stack(device_pairs(device_key(keys[:, c]), Clock.at(9), 4, 2)))
 
 
 def test_step_of_cuts_a_flat_page():
@@ -149,9 +143,7 @@ def test_key_of_a_chain_does_not_depend_on_the_others():
 
 def test_streams_are_uncorrelated():
     count = 2**16
-    keys = [
-        random.stream_keys(seed, np.array([c]), s)[:, 0] for seed in (0, 1) for c in (0, 1) for s in (0, 1)
-    ]
+    keys = [random.stream_keys(seed, np.array([c]), s)[:, 0] for seed in (0, 1) for c in (0, 1) for s in (0, 1)]
     x = np.stack([random.normals(device_key(key), Clock.at(1), count, 1) for key in keys]).astype(np.float64)
     z = np.sqrt(count) * np.corrcoef(x)[np.triu_indices(len(keys), 1)]
     assert np.abs(z).max() < stats.norm.isf(FALSE_ALARM / 2 / len(z))

@@ -31,9 +31,7 @@ LAWS = {
 
 def test_delta_is_the_formula():
     m = np.array([1, 2, 3, 1000, 10**12, 2**53, 10**18])
-    assert_allclose(
-        Polynomial(2.0, 3.0, 0.4).delta(m), [(2.0 * k + 3.0) ** -0.4 for k in m.tolist()], rtol=4e-16
-    )
+    assert_allclose(Polynomial(2.0, 3.0, 0.4).delta(m), [(2.0 * k + 3.0) ** -0.4 for k in m.tolist()], rtol=4e-16)
     assert_allclose(Power(0.7, 9, 0.4).delta(m), [0.7 * (k + 9.0) ** -0.4 for k in m.tolist()], rtol=4e-16)
     assert_array_equal(Constant(0.3).delta(m), np.full(7, 0.3))
     assert_array_equal(Custom(lambda m: 1 / m).delta(m), 1 / m.astype(float))

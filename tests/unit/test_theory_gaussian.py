@@ -70,9 +70,7 @@ def test_cumulants_by_enumeration(batch_size: int, replacement: bool) -> None:
         variance = a**2 * variance + delta
     centred = mean - mean.mean()
     exact = law.cumulants(STEPS, theta_0, [0, 3])
-    np.testing.assert_allclose(
-        [exact.mean[0], exact.variance[0], exact.third[0]], [theta_0, 0, 0], atol=1e-14
-    )
+    np.testing.assert_allclose([exact.mean[0], exact.variance[0], exact.third[0]], [theta_0, 0, 0], atol=1e-14)
     np.testing.assert_allclose(exact.mean[1], mean.mean(), rtol=1e-13)
     np.testing.assert_allclose(exact.variance[1], variance + (centred**2).mean(), rtol=1e-13)
     np.testing.assert_allclose(exact.third[1], (centred**3).mean(), atol=1e-13)
@@ -136,9 +134,7 @@ def test_average_without_gradient_noise_by_the_double_sum() -> None:
 def test_constant_steps_reach_the_stationary_law() -> None:
     law, delta = small_law(2, True), 0.3
     late = law.cumulants(np.full(400, delta), 3.0, [400])
-    np.testing.assert_allclose(
-        [late.mean[0], late.variance[0], late.third[0]], law.stationary(delta), rtol=1e-12
-    )
+    np.testing.assert_allclose([late.mean[0], late.variance[0], late.third[0]], law.stationary(delta), rtol=1e-12)
     quiet = small_law(4, False)
     exact = quiet.sigma_p**2 / (1 - delta / (4 * quiet.sigma_p**2))
     np.testing.assert_allclose(quiet.stationary(delta)[1], exact, rtol=1e-14)
@@ -169,9 +165,7 @@ def z_scores(sample: np.ndarray, bias: float, mse: float) -> np.ndarray:
 
 @pytest.mark.parametrize("right", [False, True])
 @pytest.mark.parametrize(("batch_size", "replacement"), [(1, True), (5, True), (5, False)])
-def test_simulation_agrees_and_the_right_end_point_does_not(
-    batch_size: int, replacement: bool, right: bool
-) -> None:
+def test_simulation_agrees_and_the_right_end_point_does_not(batch_size: int, replacement: bool, right: bool) -> None:
     """Skewed data, noise far from Gaussian, a start away from the centre: 20000 runs of 30 steps."""
     x = np.random.default_rng(5).exponential(3.0, size=20) - 3.0
     law = LinearGaussianLaw(x, 1.0, 2.0, batch_size, replacement)
@@ -184,9 +178,7 @@ def test_simulation_agrees_and_the_right_end_point_does_not(
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1 / 3, 0.5])
-@pytest.mark.parametrize(
-    ("batch_size", "replacement"), [(1, True), (10, True), (10, False), (100, True), (100, False)]
-)
+@pytest.mark.parametrize(("batch_size", "replacement"), [(1, True), (10, True), (10, False), (100, True), (100, False)])
 def test_truncation_is_far_below_monte_carlo_error(alpha: float, batch_size: int, replacement: bool) -> None:
     """The published setting: a comparison with 4000 runs has error sd/sqrt(4000) in the bias."""
     rng = np.random.default_rng(1)

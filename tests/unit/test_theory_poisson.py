@@ -114,10 +114,7 @@ def test_stationary_law_of_the_gaussian_model_decides_the_constant(
         return -0.5 * t**2 / s2
 
     solution = known_solution(sine, log_density, -width, width)
-    assert (
-        np.isclose(mubar_with(constant, sine, log_density, law.grad_noise, solution), rate, rtol=1e-3)
-        == holds
-    )
+    assert np.isclose(mubar_with(constant, sine, log_density, law.grad_noise, solution), rate, rtol=1e-3) == holds
     if holds:
         np.testing.assert_allclose(solution.mubar(law.grad_noise), rate, rtol=1e-4)
 
@@ -147,8 +144,7 @@ def test_mubar_is_the_slope_of_the_stationary_mean_on_a_skewed_target(noise_sd: 
     with jax.enable_x64(True):
         phi = jax.jit(jax.vmap(generator(wave, skewed_wells)))
         coarse, middle, fine = (
-            stationary_mean(d, noise_sd, lambda x: np.asarray(phi(jnp.asarray(x)))) / d
-            for d in (0.02, 0.01, 0.005)
+            stationary_mean(d, noise_sd, lambda x: np.asarray(phi(jnp.asarray(x)))) / d for d in (0.02, 0.01, 0.005)
         )
     slope = (8 * fine - 6 * middle + coarse) / 3
     np.testing.assert_allclose(solution.mubar(noise_sd**2), slope, rtol=2e-3)

@@ -31,8 +31,11 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """The array itself if it is contiguous on a 64-byte border, else a copy that is."""
-    if array.flags.c_contiguous and array.ctypes.data % _ALIGNMENT == 0:
+    """The array itself if it is contiguous, writeable and on a 64-byte border, else a copy that is.
+
+    Memory that NumPy holds as read-only cannot be handed over at all.
+    """
+    if array.flags.c_contiguous and array.flags.writeable and array.ctypes.data % _ALIGNMENT == 0:
         return array
     copy = aligned_empty(array.shape, array.dtype)
     copy[...] = array

@@ -76,7 +76,10 @@ def as_source(data: PyTree) -> DataSource:
 def _checked(leaf: Any, name: str) -> np.ndarray:
     array = np.asarray(leaf)
     if array.ndim == 0:
-        raise ValueError(f"{name} must have a leading axis over observations, got a scalar {leaf!r}.")
+        raise ValueError(
+            f"{name} must have a leading axis over observations, got a scalar {leaf!r}. "
+            f"A list is a pytree of its entries: pass np.asarray(list) for an array."
+        )
     if array.dtype.kind not in "fiub":
         raise ValueError(
             f"{name} must be numeric, got dtype {array.dtype}. Encode categories as integers or indicator columns."
@@ -95,4 +98,8 @@ def _checked(leaf: Any, name: str) -> np.ndarray:
         if narrow is not array and not np.isfinite(narrow).all():
             raise ValueError(f"{name} must fit in float32 (below 3.4e38), got {np.abs(array).max()}. Rescale it.")
         return narrow
-    return array.astype(np.int32) if array.dtype.itemsize > 4 else array
+    if array.dtype.itemsize > 4:
+        if array.size and (array.max() >= 2**31 or array.min() < -(2**31)):
+            raise ValueError(f"{name} must fit in int32, got {np.abs(array).max()}. Recode identifiers as 0, 1, 2, ...")
+        return array.astype(np.int32)
+    return array

@@ -236,6 +236,10 @@ class Blocks(_AtMostAllData):
         """See `Subsample.walk`."""
         return [(self.batch_size, lambda j: page[k] + j)]
 
+    def rows(self, page, k, num_steps, num_data):
+        """See `Subsample.rows`; in the shuffled copy."""
+        return page[k] + jnp.arange(self.batch_size)
+
     def batch(self, data, page, k, num_steps, num_data):
         """See `Subsample.batch`."""
         return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, page[k], self.batch_size), data)
@@ -260,6 +264,10 @@ class Full(Subsample):
     def walk(self, page, k, num_steps, num_data):
         """See `Subsample.walk`."""
         return [(num_data, lambda j: j)]
+
+    def rows(self, page, k, num_steps, num_data):
+        """See `Subsample.rows`."""
+        return jnp.arange(num_data)
 
     def batch(self, data, page, k, num_steps, num_data):
         """All the data, as they are."""

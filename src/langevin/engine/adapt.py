@@ -27,14 +27,15 @@ def adapt_step(
 ) -> Constant:
     """A constant schedule at which `kernel` accepts with the target probability, found by stochastic approximation.
 
-    log delta_{m+1} = log delta_m + 2 m^-0.6 (acceptance_m - target), averaged over the second half. The chain that finds
-    it is thrown away, so the run that follows is exact. Cost: num_steps transitions of one chain.
+    log delta_{m+1} = log delta_m + 2 m^-0.6 (acceptance_m - target), averaged over the second half. The chain that
+    finds it is thrown away, so the run that follows is exact. Cost: num_steps transitions of one chain.
 
     Example:
         >>> import langevin as lv
         >>> model = lv.models.LinearGaussian.simulate(seed=1)
         >>> schedule = lv.adapt_step(model.target, model.data, model.theta_0, kernel=lv.MALA())
-        >>> ledger = lv.run(model.target, model.data, model.theta_0, kernel=lv.MALA(), schedule=schedule, num_steps=1000)
+        >>> ledger = lv.run(
+        ...     model.target, model.data, model.theta_0, kernel=lv.MALA(), schedule=schedule, num_steps=1000)
     """
     if not hasattr(kernel, "target_acceptance"):
         raise ValueError(f"kernel must be exact (lv.MALA(), lv.HMC(), lv.RWM()), got {kernel!r}: nothing is accepted.")

@@ -262,7 +262,7 @@ def block_rows(program: Program, keys: dict[str, Array], start: Clock, origin: t
 
 @partial(jax.jit, static_argnums=0)
 def initial_carry(program: Program, parts: Parts, theta: Array, settings: Array) -> Carry:
-    """States before the first transition and empty sums; theta has shape (chains, d), settings gives the leading axis."""
+    """States before the first transition and empty sums; theta is (chains, d), settings gives the leading axis."""
 
     def one(theta: Array, keys: dict[str, Array]) -> Carry:
         if program.exact:

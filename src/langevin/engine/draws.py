@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from langevin.schedules import Schedule
+
 Array = np.ndarray
 
 
@@ -63,14 +65,15 @@ class DrawBook:
             self._kept = {name: [np.concatenate(c, axis=2)[:, :, even]] for name, c in self._kept.items()}
             self._m = [m[even]]
 
-    def draws(self, omega: Array, settings: tuple[int, ...]) -> Draws | None:
-        """The draws of a run of m transitions; `omega` holds omega_1 ... omega_m, settings on axis 0."""
-        stride = self.stride(max(omega.shape[1], 1))
-        self._thin(stride) if self._m else None
-        m = np.concatenate(self._m) if self._m else np.zeros(0, int)
-        if not m.size:
+    def draws(self, m: int, schedule: Schedule, weight_power: float) -> Draws | None:
+        """The draws of a run of m transitions, each with the sum of omega over its stride."""
+        if not self._m:
             return None
-        weight = omega[:, : m[-1]].reshape(omega.shape[0], -1, stride).sum(axis=-1)
+        self._thin(self.stride(m))
+        kept = np.concatenate(self._m)
+        if not kept.size:
+            return None
+        weight = np.diff(schedule.sum_power(np.concatenate([[0], kept]), weight_power), axis=-1)
         theta, grad = (np.concatenate(chunks, axis=2) for chunks in self._kept.values())
-        shaped = (array.reshape(*settings, *array.shape[1:]) for array in (theta, grad, weight))
-        return Draws(m, *shaped)
+        shape = schedule.batch_shape
+        return Draws(kept, theta.reshape(*shape, *theta.shape[1:]), grad.reshape(*shape, *grad.shape[1:]), weight)

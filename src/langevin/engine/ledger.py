@@ -32,12 +32,12 @@ class Column:
     hessian: Array | None
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Ledger:
     """Weighted sums of a run, by chain and row. Leading axes: (*schedule settings, chains, rows).
 
-    values[name] = sum omega_m (phi(theta_{m-1}) - reference), left end point, theta_0 included; corrections[name] the same
-    for -A_hat h; outer = sum delta_m^2 g g'; sum_delta, sum_delta2, sum_omega per row; cost in datum visits a
+    values[name] = sum omega_m (phi(theta_{m-1}) - reference), left end point, theta_0 included; corrections[name] the
+    same for -A_hat h; outer = sum delta_m^2 g g'; sum_delta, sum_delta2, sum_omega per row; cost in datum visits a
     transition of one chain. `carry` is the device state from which a run can go on.
     """
 
@@ -159,12 +159,12 @@ class RowBook:
         self._tail = {name: sums[whole:] for name, sums in tail.items()}
 
     def table(self, open_row: Rows, m: int) -> tuple[int, Rows]:
-        """Row length and all rows of a ledger of m transitions; `open_row` has the sums past the last whole device row."""
+        """Row length and all rows of a ledger of m transitions; `open_row` holds what the device has not closed."""
         parts, length = list(self._whole), self._length
         if row_steps(m) != length:
             parts, length = [_halve(_join(parts))], 2 * length
         if m % length:
-            tail = open_row if self._tail is None else _join([self._tail, open_row])
+            tail = _join([rows for rows in (self._tail, open_row) if rows])
             parts.append({name: sums.sum(axis=0, keepdims=True) for name, sums in tail.items()})
         return length, _join(parts)
 

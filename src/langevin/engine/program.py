@@ -53,7 +53,7 @@ class Program:
 
 
 def row_steps(m: int) -> int:
-    """Length of the rows of a ledger of m transitions: the smallest doubling of BASE_ROW with at most MOST_ROWS rows."""
+    """Length of the rows of a ledger of m transitions: BASE_ROW, doubled until there are at most MOST_ROWS."""
     length = BASE_ROW
     while m > MOST_ROWS * length:
         length *= 2

@@ -28,6 +28,7 @@ from langevin.target import Target
 PyTree = Any
 Rows = dict[str, np.ndarray]
 
+_SGLD, _MINIBATCH = SGLD(), Minibatch()
 _BLOCK_SECONDS = 0.1
 _RUNAWAY = 1e12
 
@@ -39,8 +40,8 @@ def run(
     *,
     schedule: Schedule,
     num_steps: int,
-    kernel: Any = SGLD(),
-    gradient: Any = Minibatch(),
+    kernel: Any = _SGLD,
+    gradient: Any = _MINIBATCH,
     subsample: Subsample | None = None,
     observables: Mapping[str, Any] | None = None,
     chains: int | Sequence[int] = 1,
@@ -55,11 +56,11 @@ def run(
 ) -> Ledger:
     """Runs chains of a kernel on a posterior and returns the ledger of their weighted sums.
 
-    `chains` is a number or a list of chain numbers: chain k moves in the same way whether it runs alone or among others.
+    `chains` is a number or a list of chain numbers: chain k moves in the same way alone or among others.
     `anchor=lv.laplace(...)` adds the Poisson correction and the estimate of the bias. `keep` caps the kept draws of a
-    chain. `resume` continues an earlier ledger of the same call up to `num_steps` transitions in all. `block_steps` caps
-    the transitions of one dispatch; it changes no result. `layout` is "chain", "wide" or None (the faster one; see
-    `Program`). Array-valued schedule parameters add leading axes to every result, with common random numbers.
+    chain. `resume` continues an earlier ledger of the same call up to `num_steps` transitions in all. `block_steps`
+    caps the transitions of one dispatch; it changes no result. `layout` is "chain", "wide" or None (the faster one;
+    see `Program`). Array-valued schedule parameters add leading axes to every result, with common random numbers.
 
     Cost: num_steps * n datum visits a chain. Memory does not grow with num_steps. Ctrl-C returns the partial ledger.
 
@@ -103,15 +104,20 @@ class _Session:
 
     def restore(self, ledger: Ledger) -> None:
         """Goes on from where a ledger of the same call ended."""
-        if ledger.carry is None or not np.array_equal(ledger.chains, self.call.chains):
+        if not isinstance(ledger, Ledger) or ledger.carry is None:
             raise ValueError(
-                f"resume must be an unstacked ledger of the chains {self.call.chains}, got {ledger!r}. "
-                f"Resume each part with the chains that it was run with."
+                f"resume must be a Ledger as lv.run returned it, unstacked, got {ledger!r}. Resume each part by itself."
             )
-        rows, draws, carry = ledger.carry
+        left = ledger.carry
+        for name, value in self.call.identity.items():
+            if left.identity[name] != value:
+                raise ValueError(
+                    f"resume must continue the same call, but {name} was {left.identity[name]!r} and is now {value!r}. "
+                    f"Pass the {name} of the first call, or start a new run."
+                )
         # The device takes over the buffers it is given: hand it copies, so that a ledger can be resumed twice.
-        self.m, self.rows, self.draws = ledger.num_steps, rows.copy(), draws.copy()
-        self.carry = jax.tree.map(jnp.array, carry)
+        self.m, self.rows, self.draws = ledger.num_steps, left.rows.copy(), left.draws.copy()
+        self.carry = jax.tree.map(jnp.array, left.carry)
 
     def advance_to(self, num_steps: int, progress: bool | None, block_steps: int | None) -> Ledger:
         """Runs until transition num_steps and returns the ledger so far."""
@@ -202,7 +208,7 @@ class _Session:
         return self.prefetched[1]
 
     def _collect(self, sent: "_Sent") -> None:
-        """Books the whole rows and kept draws of a finished block; raises `Diverged` if a chain left the finite world."""
+        """Books the whole rows and kept draws of a finished block; raises `Diverged` if a chain left the finite."""
         first = sent.start // sent.row_steps
         whole = (sent.start + sent.num_steps) // sent.row_steps - first
         rows = self._book_rows(sent.output.rows, whole)
@@ -238,9 +244,9 @@ class _Session:
         self.carry = None
         raise Diverged(
             f"chain {self.call.chains[chain]} left the finite numbers in the row of transitions from m = {m}, where "
-            f"delta_m = {delta:.3g} ({lost.sum()} of {lost.size} chains did): the step is too large for the curvature or "
-            f"the tails of this target. Use smaller steps (try a tenth), start nearer to the mode, or reduce the gradient "
-            f"noise. The rows up to m = {self.rows.m} are attached as `.ledger`.",
+            f"delta_m = {delta:.3g} ({lost.sum()} of {lost.size} chains did): the step is too large for the curvature "
+            f"or the tails of this target. Use smaller steps (try a tenth), start nearer to the mode, or reduce the "
+            f"gradient noise. The rows up to m = {self.rows.m} are attached as `.ledger`.",
             self.ledger() if self.rows.m else None,
         )
 
@@ -283,14 +289,23 @@ class _Session:
             exact=self.program.exact,
             iid=self.program.subsample is None or self.program.subsample.iid,
             discretisation_bias=self.call.discretisation_bias,
-            draws=self.draws.draws(self._steps(1, m)[1].astype(np.float64), shape) if self.program.keep else None,
-            carry=None if self.carry is None else self._copies(),
+            draws=self.draws.draws(m, self.schedule, self.call.weight_power) if self.program.keep else None,
+            carry=None if self.carry is None else self._left_off(),
             interrupted=self.interrupted,
         )
 
-    def _copies(self) -> tuple[RowBook, DrawBook, PyTree]:
-        """What `restore` needs, independent of this session."""
-        return self.rows.copy(), self.draws.copy(), jax.tree.map(np.array, self.carry)
+    def _left_off(self) -> "_LeftOff":
+        carry = jax.tree.map(np.array, self.carry)
+        return _LeftOff(self.rows.copy(), self.draws.copy(), carry, self.call.identity)
+
+
+class _LeftOff(NamedTuple):
+    """What a later call needs to go on: the books, the device state, and what the call must have in common."""
+
+    rows: RowBook
+    draws: DrawBook
+    carry: device.Carry
+    identity: dict[str, Any]
 
 
 class _Sent(NamedTuple):

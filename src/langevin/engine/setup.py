@@ -1,7 +1,8 @@
 """From a user's call to a program: checks every argument and lays out what the device needs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -43,6 +44,7 @@ class Prepared:
     cost_per_step: int
     discretisation_bias: bool
     host_arrays: PyTree
+    identity: dict[str, Any]
 
 
 def prepare(
@@ -65,17 +67,31 @@ def prepare(
     """Checks the arguments of `run` and builds its program."""
     _require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     _require(isinstance(schedule, Schedule), "schedule", schedule, "a step-size law", "lv.Polynomial(a=1.0, b=50.0)")
-    _require(weight_power > 0, "weight_power", weight_power, "positive", "1.0, the paper's pi_m")
+    number = isinstance(weight_power, (int, float)) and 0 < weight_power < np.inf
+    _require(number, "weight_power", weight_power, "a positive finite number", "1.0, the paper's pi_m")
+    _require(_is_kernel(kernel), "kernel", kernel, "a kernel", "lv.SGLD()")
+    _require(
+        anchor is None or isinstance(anchor, Anchor),
+        "anchor",
+        anchor,
+        "an lv.Anchor",
+        "lv.laplace(target, data, theta_0)",
+    )
     _require(layout in (None, "chain", "wide"), "layout", layout, "'chain', 'wide' or None", "None")
     chain_numbers = _chain_numbers(chains)
-    seed = whole_number("seed", seed, 0)
-    keep = whole_number("keep", keep, 0)
+    seed = whole_number("seed", seed, 0, 2**64 - 1)
+    keep = whole_number("keep", keep, 0, try_this=1000)
+    _require(keep != 1, "keep", keep, "0 or at least 2 (a single draw may fall beyond the end)", "1000")
     shape = Layout.of(theta_0)
     source = None if data is None else as_source(data)
     target.check(theta_0, None if source is None else source.arrays)
     subsample = _subsample(subsample, gradient, kernel, source)
-    if anchor is not None and anchor.layout != shape:
-        raise ValueError("anchor must be of the same target: its parameters differ from theta_0. Call lv.laplace anew.")
+    for used in (anchor, getattr(gradient, "anchor", None)):
+        if used is not None and used.layout != shape:
+            raise ValueError(
+                "anchor must be of the same target: its parameters differ from theta_0. Call lv.laplace anew."
+            )
+    _check_start(target, shape, theta_0, source)
     program = _program(
         target, shape, source, kernel, gradient, subsample, observables, len(chain_numbers), anchor, keep, layout
     )
@@ -93,14 +109,37 @@ def prepare(
         cost_per_step=_cost(program, kernel, gradient),
         discretisation_bias=getattr(kernel, "discretisation_bias", True),
         host_arrays=source.arrays if source is not None and program.host_gather else None,
+        identity={
+            "chains": chain_numbers.tolist(),
+            "seed": seed,
+            "schedule": schedule,
+            "weight_power": float(weight_power),
+            "kernel": kernel,
+            "gradient": type(gradient).__name__,
+            "subsample": subsample,
+            "observables": program.observables,
+            "keep": keep,
+            "layout": program.layout_kind,
+        },
     )
 
 
-def whole_number(name: str, value: Any, lowest: int) -> int:
-    """`value` as an int of at least `lowest`, or a ValueError that names the argument."""
+def whole_number(name: str, value: Any, lowest: int, highest: int | None = None, try_this: int = 1) -> int:
+    """`value` as an int within the bounds, or a ValueError that names the argument."""
     good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= lowest
-    _require(good, name, value, f"an integer of at least {lowest}", str(max(lowest, 1)))
+    rule = f"an integer of at least {lowest}" + (f" and at most {highest}" if highest is not None else "")
+    if isinstance(value, float) and value.is_integer() and value >= lowest:
+        try_this = int(value)
+    _require(good and (highest is None or value <= highest), name, value, rule, str(try_this))
     return int(value)
+
+
+def _is_kernel(kernel: Any) -> bool:
+    return (
+        not isinstance(kernel, type)
+        and callable(getattr(kernel, "init", None))
+        and callable(getattr(kernel, "step", None))
+    )
 
 
 def _require(good: Any, name: str, value: Any, rule: str, remedy: str) -> None:
@@ -108,24 +147,41 @@ def _require(good: Any, name: str, value: Any, rule: str, remedy: str) -> None:
         raise ValueError(f"{name} must be {rule}, got {value!r}. Try {name}={remedy}.")
 
 
+def _check_start(target: Target, layout: Layout, theta_0: PyTree, source: DataSource | None) -> None:
+    """Raises where no chain can start: the log density of the prior and one datum is not finite at theta_0."""
+    datum = None if source is None else jax.tree.map(lambda leaf: leaf[0], source.arrays)
+    theta = np.asarray(layout.ravel(theta_0), np.float32)
+    value = float(_log_density_of_one(target, layout, theta, datum))
+    if not np.isfinite(value):
+        raise ValueError(
+            f"theta_0 must have a finite log density, got {value} (log prior plus the first datum). "
+            f"Start inside the support, and check the model for log(0) and 0/0."
+        )
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _log_density_of_one(target: Target, layout: Layout, theta: Any, datum: PyTree) -> Any:
+    value = target.log_prior(layout.unravel(theta))
+    return value if datum is None else value + target.log_likelihood(layout.unravel(theta), datum)
+
+
 def _chain_numbers(chains: int | Sequence[int]) -> np.ndarray:
     if isinstance(chains, (int, np.integer)):
         return np.arange(whole_number("chains", chains, 1))
     numbers = np.asarray(chains)
-    good = numbers.ndim == 1 and numbers.size and numbers.dtype.kind in "iu" and numbers.min() >= 0
-    _require(
-        good and len(set(numbers.tolist())) == numbers.size, "chains", chains, "a number or distinct chain numbers", "4"
-    )
+    good = numbers.ndim == 1 and numbers.size and numbers.dtype.kind in "iu"
+    good = good and numbers.min() >= 0 and numbers.max() < 2**32 and len(set(numbers.tolist())) == numbers.size
+    _require(good, "chains", chains, "a number or distinct chain numbers below 2^32", "4")
     return numbers.astype(np.int64)
 
 
 def _subsample(subsample: Subsample | None, gradient: Any, kernel: Any, source: DataSource | None) -> Subsample | None:
     exact = hasattr(kernel, "target_acceptance")
     custom = isinstance(gradient, CustomGradient)
-    if not custom and not isinstance(gradient, DatumGradient):
+    if isinstance(gradient, type) or not (custom or isinstance(gradient, DatumGradient)):
         raise ValueError(
-            f"gradient must be lv.Minibatch(), lv.ControlVariate(anchor) or an object with draw, estimate and cost, got "
-            f"{gradient!r}."
+            f"gradient must be lv.Minibatch(), lv.ControlVariate(anchor) or an object with draw, estimate and cost, "
+            f"got {gradient!r}."
         )
     if source is None or custom or exact:
         if subsample is not None:
@@ -167,6 +223,9 @@ def _program(
         gathered = batch_size * num_chains * source.bytes // num_data
         while capacity > 16 and capacity * gathered > BUFFER_BYTES:
             capacity //= 2
+    # An epoch's position is counted from the start of the block in 32 bits.
+    while capacity > 1 and capacity * batch_size + num_data >= 2**32:
+        capacity //= 2
     draws = 0 if exact or custom or not num_data else 2 * batch_size
     return Program(
         target=target,
@@ -214,8 +273,8 @@ def _parts(program, source, kernel, gradient, chains, seed, anchor, theta) -> tu
         for (name, o), reference, q in zip(program.observables, references, hessians, strict=True)
     }
     parts = Parts(
-        kernel=kernel,
-        gradient=gradient,
+        kernel=_as_pytree(kernel),
+        gradient=_as_pytree(gradient),
         data=jax.tree.map(on_device, data),
         keys=keys,
         references=references,
@@ -224,6 +283,21 @@ def _parts(program, source, kernel, gradient, chains, seed, anchor, theta) -> tu
         traces=traces,
     )
     return parts, columns
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Static:
+    """A user's part that JAX does not know as a pytree: compiled code depends on it as a whole."""
+
+    part: Any = field(metadata={"static": True})
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.part, name)
+
+
+def _as_pytree(part: Any) -> Any:
+    return _Static(part) if jax.tree.leaves(part) == [part] else part
 
 
 def _cost(program: Program, kernel: Any, gradient: Any) -> int:

@@ -26,9 +26,12 @@ class ControlVariate:
     order: int = field(default=1, metadata={"static": True})
 
     def __post_init__(self) -> None:
+        # JAX rebuilds registered dataclasses with placeholders: only what a user could have meant is refused.
+        if isinstance(self.anchor, (str, int, float, np.ndarray)):
+            raise ValueError(f"anchor must come from lv.laplace(target, data, theta_0), got {self.anchor!r}.")
         if self.order not in (1, 2):
             raise ValueError(f"order must be 1 or 2, got {self.order!r}. Order 2 needs an affordable Hessian.")
-        if isinstance(self.anchor.theta, (jax.Array, np.ndarray)) and self.anchor.likelihood_grad is None:
+        if isinstance(self.anchor, Anchor) and self.anchor.likelihood_grad is None and self.anchor.theta is not None:
             raise ValueError("anchor must come from data: the target has no log_likelihood to subsample. Use Full().")
 
     def base(self, target, theta):

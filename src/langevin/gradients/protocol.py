@@ -1,9 +1,9 @@
 """What a gradient estimator is: two protocols, one for sums over a minibatch and one for anything unbiased.
 
 Most estimators have the form  base(theta) + (N/n) term(l, theta)  with l the log likelihood of a minibatch and `term`
-linear in l: they state `term` and `base`, and the engine chooses the minibatch and the fastest way to sum (l of one datum
-at a time, or of all n). An estimator with randomness of its own (the paper's
-general U) states `draw` and `estimate` instead.
+linear in l: they state `term` and `base`, and the engine chooses the minibatch and the fastest way to sum (l of one
+datum at a time, or of all n). An estimator with randomness of its own (the paper's general U) states `draw` and
+`estimate` instead.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class CustomGradient(Protocol):
     """Any unbiased estimate of grad log pi(theta) with its own randomness U = draw(key).
 
     `draw(key)`: a JAX key to any pytree, independent from step to step. `estimate(theta, data, u)`: a pytree like theta
-    with mean grad log pi(theta) over u. `cost(num_data)`: datum visits of one estimate. It must be hashable or a pytree.
+    with mean grad log pi(theta) over u. `cost(num_data)`: datum visits of one estimate. Hashable or a pytree.
     """
 
     def draw(self, key: Array) -> PyTree:

@@ -219,6 +219,9 @@ class Custom(Schedule):
                 "Try Custom(lambda m: 0.1 / np.sqrt(m)), or Constant(0.1)."
             )
 
+    def __repr__(self) -> str:
+        return f"Custom({getattr(self.function, '__qualname__', self.function)})"
+
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """Always (): one function is one schedule."""
