@@ -164,6 +164,29 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def page(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
+    """The result as a page of the documentation."""
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(facts["versions"].items()))
+    return f"""# Speed
+
+Made by `make bench`: {facts["rounds"]} interleaved rounds, all contestants in turn on one core of {facts["cores"]}
+({facts["cpu"]}; {versions}). A step draws a minibatch, takes a gradient, adds noise and updates the weighted sums;
+`langevin` is timed as the whole `lv.run` call after one warm-up. Ratios are medians over rounds of the ratio within
+a round; absolute figures move with the machine.
+
+- *peer*: blackjax in one compiled scan with `vmap`, own process, default flags; *flag*: the same with the small-loop
+  flag that langevin sets; *tuned*: the fastest form of blackjax that we could find (see `benchmarks/peer_blackjax.py`).
+- *limit*: the same loop by hand in Numba. *first*: seconds of the first call, compilation included.
+- *|z|*: largest distance of the posterior mean from its predicted law, in standard errors, over all rounds.
+
+```
+{table(rows)}
+```
+
+![Chain-steps per second by workload](speed.png)
+"""
+
+
 def machine() -> dict[str, Any]:
     cpu = platform.processor()
     info = Path("/proc/cpuinfo")
@@ -209,7 +232,8 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "speed.json").write_text(json.dumps({"facts": facts, "rows": rows}, indent=1) + "\n")
     draw(rows, options.out / "speed.png")
-    print(f"written: {options.out / 'speed.json'}, {options.out / 'speed.png'}")
+    (options.out / "speed.md").write_text(page(rows, facts))
+    print(f"written: speed.json, speed.md and speed.png in {options.out}")
 
 
 if __name__ == "__main__":

@@ -274,3 +274,18 @@ def test_rows_longer_than_the_device_sums_them():
     assert whole.row_steps == 512 and whole.m_stop[-1] == 262_400
     resumed = run(case, 262_400, resume=run(case, 262_144 + 100))
     assert_same(numbers(resumed), numbers(whole))
+
+
+def test_twelve_parameters_with_an_anchor_move_alone_as_among_others():
+    # A loop over one chain, taken apart by the compiler, once gave other last bits than a loop over several.
+    model = lv.models.Logistic.simulate(num_data=300, dimension=12, seed=2)
+    parts = {
+        "subsample": lv.WithReplacement(10),
+        "schedule": lv.Constant(1e-3),
+        "num_steps": 100,
+        "anchor": lv.laplace(model.target, model.data, model.theta_0),
+    }
+    together = lv.run(model.target, model.data, model.theta_0, chains=3, **parts)
+    for chain in (0, 2):
+        alone = lv.run(model.target, model.data, model.theta_0, chains=[chain], **parts)
+        assert_same(numbers(together, [chain]), numbers(alone))

@@ -1,8 +1,9 @@
 """Runs obey the exact finite-m law of the Gaussian model, and averages of phi = A g have mean 0 on any target.
 
 Every comparison is a standard normal score and LIMIT is Bonferroni's for all of them together, at one false alarm
-in 1e9 seeds. Scores of squares and cubes are normal up to O(1/runs) and O(1/sqrt(runs)), which costs less than a
-factor of 10 there: the whole file raises a false alarm for fewer than one seed in 1e8. The full table, 54 cells of
+in 1e9 seeds. Scores of squares and cubes are normal only in the limit. At LIMIT their skewness is estimated to
+multiply a tail by a few (squares) and by up to 30 (the two scores of cubes); with room for a factor of 10 on the
+sum, the whole file raises a false alarm for fewer than one seed in 1e8. The full table, 54 cells of
 4000 runs, is `python -m benchmarks.agreement`.
 """
 
@@ -85,7 +86,7 @@ def test_three_cumulants_of_theta_are_exact_on_skewed_data(replacement):
     """The third comes from gradient noise alone. 0 is refused, and so is the other way of drawing."""
     x = 5 * (np.random.default_rng(4).exponential(size=100) - 1)
     model = lv.models.LinearGaussian(x.astype(np.float32))
-    runs, m, n, schedule = 40_000, 16, 20, study.schedule(1 / 3)
+    runs, m, n, schedule = 80_000, 16, 20, study.schedule(1 / 3)
     ledger = lv.run(
         model.target, model.data, model.theta_0, schedule=schedule, num_steps=m, chains=runs, seed=31,
         subsample=study.subsample(n, replacement), progress=False,
@@ -98,8 +99,8 @@ def test_three_cumulants_of_theta_are_exact_on_skewed_data(replacement):
     mean, variance, third = exact.mean[0], exact.variance[0], exact.third[0]
     scores = (*theta_scores(theta, mean, variance), third_score(theta, mean, variance, third))
     assert max(map(abs, scores)) < LIMIT, scores
-    assert abs(third_score(theta, mean, variance, 0.0)) > LIMIT + 5
-    assert abs(theta_scores(theta, mean, other.variance[0])[1]) > LIMIT + 5
+    assert abs(third_score(theta, mean, variance, 0.0)) > LIMIT
+    assert abs(theta_scores(theta, mean, other.variance[0])[1]) > LIMIT
 
 
 # Truth by construction, where nothing is Gaussian: 30 data, d = 3.

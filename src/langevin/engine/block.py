@@ -41,6 +41,8 @@ class Block(NamedTuple):
 
     start: Clock
     num_steps: Array
+    num_chains: Array
+    num_settings: Array
     origin: tuple[Array, ...]
     row_steps: Array
     row_offset: Array
@@ -211,15 +213,37 @@ def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block
 
         return lax.while_loop(lambda inside: inside[0] < end, row, carried)
 
-    rows = jax.tree.map(lambda s: jnp.zeros((program.row_capacity, *s.shape), s.dtype), carry.sums)
-    theta = carry.state.theta
-    kept = (
-        {n: jnp.zeros((program.keep + 1, *theta.shape), theta.dtype) for n in ("theta", "grad")} if program.keep else {}
-    )
-    start = (jnp.int32(0), jnp.int32(0), carry.state, carry.sums, rows, kept)
+    blank = _blank_output(program, carry, axes=0)
+    start = (jnp.int32(0), jnp.int32(0), carry.state, carry.sums, blank.rows, blank.kept)
     pages = (block.num_steps + program.page - 1) // program.page
     _, _, state, sums, rows, kept = lax.fori_loop(0, pages, page, start)
     return Carry(state, sums), Output(rows, kept, state.theta)
+
+
+def _blank_output(program: Program, carry: Carry, axes: int) -> Output:
+    """Empty buffers for what a block leaves behind; the carry's first `axes` axes lead."""
+
+    def buffer(length: int, like: Array) -> Array:
+        return jnp.zeros((*like.shape[:axes], length, *like.shape[axes:]), like.dtype)
+
+    theta = carry.state.theta
+    kept = {name: buffer(program.keep + 1, theta) for name in ("theta", "grad")} if program.keep else {}
+    rows = jax.tree.map(partial(buffer, program.row_capacity), carry.sums)
+    return Output(rows, kept, jnp.zeros_like(theta))
+
+
+def _for_each(function, inputs: PyTree, results: PyTree, count: Array) -> PyTree:
+    """`function` of every entry of the inputs' leading axis, written into `results`.
+
+    Like `lax.map`, but the compiler is not told the number of entries: a loop of one would be taken apart and compiled
+    into other arithmetic, and a chain alone would differ in its last bits from the same chain among others.
+    """
+
+    def body(i: Array, results: PyTree) -> PyTree:
+        result = function(jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, i, keepdims=False), inputs))
+        return jax.tree.map(lambda buffer, new: lax.dynamic_update_index_in_dim(buffer, new, i, 0), results, result)
+
+    return lax.fori_loop(0, count, body, results)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=3)
@@ -238,13 +262,15 @@ def advance(program: Program, parts: Parts, block: Block, carry: Carry):
                 keys, carry, gathered = given
                 return _advance_lanes(program, parts, keys, here._replace(gathered=gathered), carry)
 
-            return lax.map(chain, (parts.keys, carry, block.gathered))
+            blank = (carry, _blank_output(program, carry, axes=1))
+            return _for_each(chain, (parts.keys, carry, block.gathered), blank, block.num_chains)
         last = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), (parts.keys, carry))
         return jax.tree.map(
             lambda leaf: jnp.moveaxis(leaf, -1, 0), _advance_lanes(program, parts, last[0], here, last[1])
         )
 
-    return lax.map(setting, (block.delta, block.omega, carry))
+    blank = (carry, _blank_output(program, carry, axes=2))
+    return _for_each(setting, (block.delta, block.omega, carry), blank, block.num_settings)
 
 
 @partial(jax.jit, static_argnums=0)

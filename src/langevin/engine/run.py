@@ -175,6 +175,8 @@ class _Session:
         block = device.Block(
             start=random.Clock.at(m),
             num_steps=np.int32(count),
+            num_chains=np.int32(len(self.call.chains)),
+            num_settings=np.int32(self.settings),
             origin=self._origin(m),
             row_steps=np.int32(length),
             row_offset=np.int32(m % length),
