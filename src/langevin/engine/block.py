@@ -12,25 +12,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from langevin import random
+from langevin.engine.evaluate import Parts, chain_gradient, contributions, full_log_density, wide_gradient
 from langevin.engine.program import Program
 from langevin.random import Clock
 
 # A jax.Array, a tracer of one, or on the way in a NumPy array.
 Array = Any
 PyTree = Any
-
-
-class Parts(NamedTuple):
-    """The arrays that stay the same through a run."""
-
-    kernel: Any
-    gradient: Any
-    data: PyTree
-    keys: dict[str, Array]
-    anchor: Array
-    covariance: Array
-    references: tuple[Array, ...]
-    traces: tuple[Array, ...]
 
 
 class Block(NamedTuple):
@@ -66,88 +54,6 @@ class Carry(NamedTuple):
 
     state: PyTree
     sums: PyTree
-
-
-def chain_gradient(program: Program, parts: Parts, theta: Array, page: Any, k: Array, at: Array) -> Array:
-    """Gradient estimate of one chain; the observations of the minibatch are vector lanes.
-
-    Transition `at` of the block is entry k of the page of draws, or entry `at` of what the host gathered.
-    """
-    layout = program.layout
-    if program.custom_gradient:
-        u = parts.gradient.draw(page[k])
-        return layout.ravel(parts.gradient.estimate(layout.unravel(theta), parts.data, u))
-    base = layout.ravel(parts.gradient.base(program.target, layout.unravel(theta)))
-    if not program.num_data:
-        return base
-    if program.host_gather:
-        n = program.batch_size
-        batch = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, at * n, n), page)
-    else:
-        batch = program.subsample.batch(parts.data, page, k, program.page, program.num_data)
-
-    def log_likelihood(t: PyTree) -> Array:
-        return jnp.sum(jax.vmap(program.target.log_likelihood, (None, 0))(t, batch))
-
-    term = layout.ravel(parts.gradient.term(log_likelihood, layout.unravel(theta)))
-    return base + (program.num_data / program.batch_size) * term
-
-
-def wide_gradient(program: Program, parts: Parts, theta: Array, page: Array, k: Array, at: Array) -> Array:
-    """Gradient estimates of all chains; chains are vector lanes, observations are summed in turn."""
-    layout = program.layout
-
-    def base(t: Array) -> Array:
-        return layout.ravel(parts.gradient.base(program.target, layout.unravel(t)))
-
-    prior = jax.vmap(base, -1, -1)(theta)
-    if not program.num_data:
-        return prior
-
-    def term(t: Array, datum: PyTree) -> Array:
-        def log_likelihood(s: PyTree) -> Array:
-            return program.target.log_likelihood(s, datum)
-
-        return layout.ravel(parts.gradient.term(log_likelihood, layout.unravel(t)))
-
-    def add(row_of, j: Array, total: Array) -> Array:
-        row = row_of(j)
-        datum = jax.tree.map(lambda leaf: leaf.at[row].get(mode="promise_in_bounds"), parts.data)
-        return total + jax.vmap(term, (-1, 0 if row.ndim else None), -1)(theta, datum)
-
-    total = jnp.zeros_like(theta)
-    for count, row_of in program.subsample.walk(page, k, program.page, program.num_data):
-        total = lax.fori_loop(0, count, partial(add, row_of), total, unroll=2)
-    return prior + (program.num_data / program.batch_size) * total
-
-
-def full_log_density(program: Program, parts: Parts):
-    """theta -> (log density, gradient) on all the data, for the exact kernels."""
-
-    def log_density(theta: Array) -> Array:
-        return program.target.log_density(program.layout.unravel(theta), parts.data)
-
-    return jax.value_and_grad(log_density)
-
-
-def contributions(program: Program, parts: Parts, theta: Array, grad: Array, delta: Array, omega: Array) -> PyTree:
-    """What one transition of one chain adds to its open row, taken at the left end point theta_{m-1}."""
-    layout = program.layout
-    sums: dict[str, PyTree] = {
-        "values": tuple(
-            omega * o.value(layout, theta, reference)
-            for (_, o), reference in zip(program.observables, parts.references, strict=True)
-        )
-    }
-    if program.corrected:
-        s = jnp.dot(parts.covariance, grad)
-        sums["corrections"] = tuple(
-            omega * o.correction(layout, theta, s, parts.anchor, trace)
-            for (_, o), trace in zip(program.observables, parts.traces, strict=True)
-        )
-        # delta^2 E[g g'] is what drives the bias of the raw average.
-        sums["outer"] = delta**2 * grad[:, None] * grad[None, :]
-    return sums
 
 
 def _draws(program: Program, parts: Parts, keys: dict[str, Array], block: Block, offset: Array):

@@ -14,11 +14,13 @@ from langevin.data.prefetch import HostGather
 from langevin.data.subsample import Subsample
 from langevin.engine import block as device
 from langevin.engine import setup
+from langevin.engine.checks import whole_number
 from langevin.engine.draws import DrawBook
 from langevin.engine.interrupt import stop_requests
 from langevin.engine.ledger import Ledger, RowBook
 from langevin.engine.program import MOST_ROWS, device_row_steps, row_steps
 from langevin.engine.progress import Progress
+from langevin.engine.steps import Steps
 from langevin.errors import Diverged
 from langevin.gradients import Minibatch
 from langevin.kernels import SGLD
@@ -73,7 +75,7 @@ def run(
         >>> lv.estimate(ledger, method="corrected")["theta.mean"].status
         'ok'
     """
-    session = _Session(
+    running = _Running(
         setup.prepare(
             target, data, theta_0, schedule=schedule, kernel=kernel, gradient=gradient, subsample=subsample,
             observables=observables, chains=chains, seed=seed, anchor=anchor, weight_power=weight_power, keep=keep,
@@ -81,17 +83,18 @@ def run(
         )
     )  # fmt: skip
     if resume is not None:
-        session.restore(resume)
-    return session.advance_to(setup.whole_number("num_steps", num_steps, 1), progress, block_steps)
+        running.restore(resume)
+    return running.advance_to(whole_number("num_steps", num_steps, 1), progress, block_steps)
 
 
-class _Session:
+class _Running:
     """A run under way: the prepared call, the device state and the books."""
 
     def __init__(self, prepared: setup.Prepared) -> None:
         self.call = prepared
         self.program, self.schedule = prepared.program, prepared.schedule
-        self.settings = int(np.prod(prepared.schedule.batch_shape))
+        self.steps = Steps(prepared.schedule, prepared.weight_power)
+        self.settings = self.steps.settings
         self.m = 0
         self.carry: Any = None
         self.rows, self.draws = RowBook(), DrawBook(self.program.keep)
@@ -125,7 +128,7 @@ class _Session:
             raise ValueError(f"num_steps counts all transitions: it must be at least {self.m}, got {num_steps}.")
         most = self.program.capacity
         if block_steps is not None:
-            most = min(most, setup.whole_number("block_steps", block_steps, 1))
+            most = min(most, whole_number("block_steps", block_steps, 1))
         count = min(most, 256) if block_steps is None else most
         display = Progress(num_steps, self.settings * len(self.call.chains), progress)
         if self.carry is None:
@@ -153,23 +156,11 @@ class _Session:
         count = min(count, MOST_ROWS * row_steps(self.m + 1) - self.m)
         return min(count, self.draws.room(self.m)) if self.program.keep else count
 
-    def _steps(self, m_first: int, m_last: int) -> tuple[np.ndarray, np.ndarray]:
-        """delta_m and omega_m for a range of m, computed in float64 and rounded once; settings on axis 0."""
-        m = np.arange(m_first, m_last + 1)
-        delta = self.schedule.delta(m).reshape(self.settings, -1)
-        omega = delta if self.call.weight_power == 1.0 else delta**self.call.weight_power
-        return delta.astype(np.float32), omega.astype(np.float32)
-
-    def _step_sums(self, m_first: int, m_last: int, rows: int) -> Rows:
-        """Sums of delta, delta^2 and omega over `rows` rows of equal length, (rows, settings), of the rounded steps."""
-        delta, omega = (
-            steps.astype(np.float64).reshape(self.settings, rows, -1) for steps in self._steps(m_first, m_last)
-        )
-        return {name: s.sum(axis=-1).T for name, s in (("delta", delta), ("delta2", delta**2), ("omega", omega))}
-
     def _launch(self, count: int, last: int) -> "_Sent":
         m, program = self.m, self.program
-        delta, omega = (np.pad(s, ((0, 0), (0, program.capacity - count))) for s in self._steps(m + 1, m + count))
+        delta, omega = (
+            np.pad(s, ((0, 0), (0, program.capacity - count))) for s in self.steps.rounded(m + 1, m + count)
+        )
         length = device_row_steps(m + 1)
         stride = self.draws.stride(m + 1) if program.keep else 1
         block = device.Block(
@@ -216,7 +207,7 @@ class _Session:
         rows = self._book_rows(sent.output.rows, whole)
         self._check_finite(sent, rows)
         if whole:
-            rows |= self._step_sums(first * sent.row_steps + 1, (first + whole) * sent.row_steps, whole)
+            rows |= self.steps.sums(first * sent.row_steps + 1, (first + whole) * sent.row_steps, whole)
             self.rows.append(rows, sent.row_steps)
         if self.program.keep:
             self.draws.append(sent.start, sent.num_steps, sent.output.kept)
@@ -259,7 +250,7 @@ class _Session:
             m = self.rows.m
         elif m > self.rows.m:
             open_row = self._book_rows(jax.tree.map(lambda leaf: leaf[:, :, None], self.carry.sums), 1)
-            open_row |= self._step_sums(self.rows.m + 1, m, 1)
+            open_row |= self.steps.sums(self.rows.m + 1, m, 1)
         length, table = self.rows.table(open_row, m)
         shape = self.schedule.batch_shape
 

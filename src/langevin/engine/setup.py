@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import jax
@@ -12,12 +11,13 @@ import numpy as np
 from langevin import random
 from langevin.anchor import Anchor
 from langevin.data.prefetch import BUFFER_BYTES, FROM_BYTES, on_device
-from langevin.data.source import DataSource, as_source
+from langevin.data.source import as_source
 from langevin.data.subsample import Subsample
-from langevin.engine.block import Parts
+from langevin.engine.checks import check_start, checked_subsample, is_kernel, read_chains, require, whole_number
+from langevin.engine.evaluate import Parts
 from langevin.engine.ledger import Column
 from langevin.engine.program import BASE_ROW, Program, choose_layout, choose_page
-from langevin.gradients import CustomGradient, DatumGradient
+from langevin.gradients import CustomGradient
 from langevin.observables import Function, Moments, named
 from langevin.schedules import Schedule
 from langevin.target import Layout, Target
@@ -65,33 +65,33 @@ def prepare(
     layout: str | None,
 ) -> Prepared:
     """Checks the arguments of `run` and builds its program."""
-    _require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
-    _require(isinstance(schedule, Schedule), "schedule", schedule, "a step-size law", "lv.Polynomial(a=1.0, b=50.0)")
+    require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
+    require(isinstance(schedule, Schedule), "schedule", schedule, "a step-size law", "lv.Polynomial(a=1.0, b=50.0)")
     number = isinstance(weight_power, (int, float)) and 0 < weight_power < np.inf
-    _require(number, "weight_power", weight_power, "a positive finite number", "1.0, the paper's pi_m")
-    _require(_is_kernel(kernel), "kernel", kernel, "a kernel", "lv.SGLD()")
-    _require(
+    require(number, "weight_power", weight_power, "a positive finite number", "1.0, the paper's pi_m")
+    require(is_kernel(kernel), "kernel", kernel, "a kernel", "lv.SGLD()")
+    require(
         anchor is None or isinstance(anchor, Anchor),
         "anchor",
         anchor,
         "an lv.Anchor",
         "lv.laplace(target, data, theta_0)",
     )
-    _require(layout in (None, "chain", "wide"), "layout", layout, "'chain', 'wide' or None", "None")
-    chain_numbers = _chain_numbers(chains)
+    require(layout in (None, "chain", "wide"), "layout", layout, "'chain', 'wide' or None", "None")
+    chain_numbers = read_chains(chains)
     seed = whole_number("seed", seed, 0, 2**64 - 1)
     keep = whole_number("keep", keep, 0, try_this=1000)
-    _require(keep != 1, "keep", keep, "0 or at least 2 (a single draw may fall beyond the end)", "1000")
+    require(keep != 1, "keep", keep, "0 or at least 2 (a single draw may fall beyond the end)", "1000")
     shape = Layout.of(theta_0)
     source = None if data is None else as_source(data)
     target.check(theta_0, None if source is None else source.arrays)
-    subsample = _subsample(subsample, gradient, kernel, source)
+    subsample = checked_subsample(subsample, gradient, kernel, source)
     for used in (anchor, getattr(gradient, "anchor", None)):
         if used is not None and used.layout != shape:
             raise ValueError(
                 "anchor must be of the same target: its parameters differ from theta_0. Call lv.laplace anew."
             )
-    _check_start(target, shape, theta_0, source)
+    check_start(target, shape, theta_0, source)
     program = _program(
         target, shape, source, kernel, gradient, subsample, observables, len(chain_numbers), anchor, keep, layout
     )
@@ -122,83 +122,6 @@ def prepare(
             "layout": program.layout_kind,
         },
     )
-
-
-def whole_number(name: str, value: Any, lowest: int, highest: int | None = None, try_this: int = 1) -> int:
-    """`value` as an int within the bounds, or a ValueError that names the argument."""
-    good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= lowest
-    rule = f"an integer of at least {lowest}" + (f" and at most {highest}" if highest is not None else "")
-    if isinstance(value, float) and value.is_integer() and value >= lowest:
-        try_this = int(value)
-    _require(good and (highest is None or value <= highest), name, value, rule, str(try_this))
-    return int(value)
-
-
-def _is_kernel(kernel: Any) -> bool:
-    return (
-        not isinstance(kernel, type)
-        and callable(getattr(kernel, "init", None))
-        and callable(getattr(kernel, "step", None))
-    )
-
-
-def _require(good: Any, name: str, value: Any, rule: str, remedy: str) -> None:
-    if not good:
-        raise ValueError(f"{name} must be {rule}, got {value!r}. Try {name}={remedy}.")
-
-
-def _check_start(target: Target, layout: Layout, theta_0: PyTree, source: DataSource | None) -> None:
-    """Raises where no chain can start: the log density of the prior and one datum is not finite at theta_0."""
-    datum = None if source is None else jax.tree.map(lambda leaf: leaf[0], source.arrays)
-    theta = np.asarray(layout.ravel(theta_0), np.float32)
-    value = float(_log_density_of_one(target, layout, theta, datum))
-    if not np.isfinite(value):
-        raise ValueError(
-            f"theta_0 must have a finite log density, got {value} (log prior plus the first datum). "
-            f"Start inside the support, and check the model for log(0) and 0/0."
-        )
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _log_density_of_one(target: Target, layout: Layout, theta: Any, datum: PyTree) -> Any:
-    value = target.log_prior(layout.unravel(theta))
-    return value if datum is None else value + target.log_likelihood(layout.unravel(theta), datum)
-
-
-def _chain_numbers(chains: int | Sequence[int]) -> np.ndarray:
-    if isinstance(chains, (int, np.integer)):
-        return np.arange(whole_number("chains", chains, 1))
-    numbers = np.asarray(chains)
-    good = numbers.ndim == 1 and numbers.size and numbers.dtype.kind in "iu"
-    good = good and numbers.min() >= 0 and numbers.max() < 2**32 and len(set(numbers.tolist())) == numbers.size
-    _require(good, "chains", chains, "a number or distinct chain numbers below 2^32", "4")
-    return numbers.astype(np.int64)
-
-
-def _subsample(subsample: Subsample | None, gradient: Any, kernel: Any, source: DataSource | None) -> Subsample | None:
-    exact = hasattr(kernel, "target_acceptance")
-    custom = isinstance(gradient, CustomGradient)
-    if isinstance(gradient, type) or not (custom or isinstance(gradient, DatumGradient)):
-        raise ValueError(
-            f"gradient must be lv.Minibatch(), lv.ControlVariate(anchor) or an object with draw, estimate and cost, "
-            f"got {gradient!r}."
-        )
-    if source is None or custom or exact:
-        if subsample is not None:
-            reason = "there are no data" if source is None else "an exact kernel sees all the data" if exact else (
-                "the gradient brings its own randomness")  # fmt: skip
-            raise ValueError(f"subsample must be None here, got {subsample!r}: {reason}.")
-        return None
-    _require(
-        isinstance(subsample, Subsample),
-        "subsample",
-        subsample,
-        "a way to draw minibatches",
-        "lv.WithoutReplacement(10)",
-    )
-    assert subsample is not None
-    subsample.check(source.num_data)
-    return subsample
 
 
 def _program(

@@ -1,0 +1,97 @@
+"""Checks of the arguments of `run`: each refusal names the argument, the value, the rule and a remedy."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from langevin.data.source import DataSource
+from langevin.data.subsample import Subsample
+from langevin.gradients import CustomGradient, DatumGradient
+from langevin.target import Layout, Target
+
+PyTree = Any
+
+
+def whole_number(name: str, value: Any, lowest: int, highest: int | None = None, try_this: int = 1) -> int:
+    """`value` as an int within the bounds, or a ValueError that names the argument."""
+    good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= lowest
+    rule = f"an integer of at least {lowest}" + (f" and at most {highest}" if highest is not None else "")
+    if isinstance(value, float) and value.is_integer() and value >= lowest:
+        try_this = int(value)
+    require(good and (highest is None or value <= highest), name, value, rule, str(try_this))
+    return int(value)
+
+
+def is_kernel(kernel: Any) -> bool:
+    """Whether it is an object with `init` and `step`, and not a class."""
+    return (
+        not isinstance(kernel, type)
+        and callable(getattr(kernel, "init", None))
+        and callable(getattr(kernel, "step", None))
+    )
+
+
+def require(good: Any, name: str, value: Any, rule: str, remedy: str) -> None:
+    """Raises the ValueError of an argument unless `good`."""
+    if not good:
+        raise ValueError(f"{name} must be {rule}, got {value!r}. Try {name}={remedy}.")
+
+
+def check_start(target: Target, layout: Layout, theta_0: PyTree, source: DataSource | None) -> None:
+    """Raises where no chain can start: the log density of the prior and one datum is not finite at theta_0."""
+    datum = None if source is None else jax.tree.map(lambda leaf: leaf[0], source.arrays)
+    theta = np.asarray(layout.ravel(theta_0), np.float32)
+    value = float(_log_density_of_one(target, layout, theta, datum))
+    if not np.isfinite(value):
+        raise ValueError(
+            f"theta_0 must have a finite log density, got {value} (log prior plus the first datum). "
+            f"Start inside the support, and check the model for log(0) and 0/0."
+        )
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _log_density_of_one(target: Target, layout: Layout, theta: Any, datum: PyTree) -> Any:
+    value = target.log_prior(layout.unravel(theta))
+    return value if datum is None else value + target.log_likelihood(layout.unravel(theta), datum)
+
+
+def read_chains(chains: int | Sequence[int]) -> np.ndarray:
+    """The chain numbers that the user asked for: 0 ... k-1, or as listed."""
+    if isinstance(chains, (int, np.integer)):
+        return np.arange(whole_number("chains", chains, 1))
+    numbers = np.asarray(chains)
+    good = numbers.ndim == 1 and numbers.size and numbers.dtype.kind in "iu"
+    good = good and numbers.min() >= 0 and numbers.max() < 2**32 and len(set(numbers.tolist())) == numbers.size
+    require(good, "chains", chains, "a number or distinct chain numbers below 2^32", "4")
+    return numbers.astype(np.int64)
+
+
+def checked_subsample(
+    subsample: Subsample | None, gradient: Any, kernel: Any, source: DataSource | None
+) -> Subsample | None:
+    exact = hasattr(kernel, "target_acceptance")
+    custom = isinstance(gradient, CustomGradient)
+    if isinstance(gradient, type) or not (custom or isinstance(gradient, DatumGradient)):
+        raise ValueError(
+            f"gradient must be lv.Minibatch(), lv.ControlVariate(anchor) or an object with draw, estimate and cost, "
+            f"got {gradient!r}."
+        )
+    if source is None or custom or exact:
+        if subsample is not None:
+            reason = "there are no data" if source is None else "an exact kernel sees all the data" if exact else (
+                "the gradient brings its own randomness")  # fmt: skip
+            raise ValueError(f"subsample must be None here, got {subsample!r}: {reason}.")
+        return None
+    require(
+        isinstance(subsample, Subsample),
+        "subsample",
+        subsample,
+        "a way to draw minibatches",
+        "lv.WithoutReplacement(10)",
+    )
+    assert subsample is not None
+    subsample.check(source.num_data)
+    return subsample
