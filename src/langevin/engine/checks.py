@@ -72,6 +72,7 @@ def read_chains(chains: int | Sequence[int]) -> np.ndarray:
 def checked_subsample(
     subsample: Subsample | None, gradient: Any, kernel: Any, source: DataSource | None
 ) -> Subsample | None:
+    """The subsampler, if one is needed and fits; None where the data are not subsampled."""
     exact = hasattr(kernel, "target_acceptance")
     custom = isinstance(gradient, CustomGradient)
     if isinstance(gradient, type) or not (custom or isinstance(gradient, DatumGradient)):
