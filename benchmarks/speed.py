@@ -174,6 +174,10 @@ Made by `make bench`: {facts["rounds"]} interleaved rounds, all contestants in t
 `langevin` is timed as the whole `lv.run` call after one warm-up. Ratios are medians over rounds of the ratio within
 a round; absolute figures move with the machine.
 
+These are steps of one algorithm, not answers. For a model as small as W1 a user is better served by NUTS, or by the
+Laplace approximation that `lv.laplace` prints beside every corrected estimate; minibatches pay where a pass over the
+data is what costs.
+
 - *peer*: blackjax in one compiled scan with `vmap`, own process, default flags; *flag*: the same with the small-loop
   flag that langevin sets; *tuned*: the fastest form of blackjax that we could find (see `benchmarks/peer_blackjax.py`).
 - *limit*: the same loop by hand in Numba. *first*: seconds of the first call, compilation included.
