@@ -109,6 +109,8 @@ def laplace(target: Target, data: PyTree, theta_0: PyTree, *, max_steps: int = 1
     is not positive definite. Ends when the Newton decrement is below 1e-7 of a posterior standard deviation. Cost: two
     or more full passes a step (about ten steps), d^2 memory. Raises `AnchorError` when there is no proper mode.
     """
+    if not isinstance(target, Target):
+        raise ValueError(f"target must be an lv.Target, got {target!r}. Wrap it: lv.Target(log_prior, log_likelihood).")
     layout = Layout.of(theta_0)
     source = None if data is None else as_source(data)
     flat = np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(theta_0)])

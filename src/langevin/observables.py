@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from langevin.anchor import Anchor
 from langevin.target import Layout
@@ -43,6 +44,9 @@ class Observable(Protocol):
 
     def hessian(self, anchor: Anchor) -> np.ndarray:
         """Q of every value at the anchor, shape (size, d, d), float64."""
+
+    def trace(self, anchor: Anchor) -> np.ndarray:
+        """tr(Sigma Q) of every value."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,19 @@ class Function:
         at = jnp.asarray(anchor.theta, jnp.float32)
         return np.asarray(jax.hessian(lambda t: self._flat(anchor.layout, t))(at), np.float64)
 
+    def trace(self, anchor: Anchor) -> np.ndarray:
+        """See `Observable`; the sum over the columns l of a root of Sigma of l'Ql, no second derivative is stored."""
+        at = jnp.asarray(anchor.theta, jnp.float32)
+
+        def along(total: Array, column: Array) -> tuple[Array, None]:
+            def first(t: Array) -> Array:
+                return jax.jvp(lambda r: self._flat(anchor.layout, r), (t,), (column,))[1]
+
+            return total + jax.jvp(first, (at,), (column,))[1], None
+
+        root = jnp.asarray(np.linalg.cholesky(anchor.covariance).T, jnp.float32)
+        return np.asarray(lax.scan(along, jnp.zeros(self.size(anchor.layout)), root)[0], np.float64)
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -139,6 +156,11 @@ class Moments:
         second[np.arange(len(i)), i, j] += 1.0
         second[np.arange(len(i)), j, i] += 1.0
         return np.concatenate([np.zeros((d, d, d)), second])
+
+    def trace(self, anchor: Anchor) -> np.ndarray:
+        """See `Observable`."""
+        i, j = self.pairs(anchor.layout.size)
+        return np.concatenate([np.zeros(anchor.layout.size), 2.0 * anchor.covariance[i, j]])
 
 
 def named(observables: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

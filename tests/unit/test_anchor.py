@@ -1,7 +1,10 @@
 """The anchor on targets written as users write them: closed-over NumPy arrays, before and after a run."""
 
+from functools import partial
+
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose
 
 import langevin as lv
@@ -38,3 +41,62 @@ def test_laplace_on_data_closing_over_float64_arrays():
     anchor = lv.laplace(target, data, np.zeros(3))
     assert_allclose(anchor.theta, 4 * SCALE * MODE / (1 + 4 * SCALE), rtol=1e-7)
     assert_allclose(anchor.likelihood_hessian, -4 * np.diag(SCALE), rtol=1e-12, atol=1e-12)
+
+
+class Model:
+    """A model as users write them: arrays as attributes, densities as methods."""
+
+    def __init__(self):
+        self.mode = MODE.copy()
+
+    def log_prior(self, theta):
+        return -0.5 * jnp.sum((theta - self.mode) ** 2)
+
+    __call__ = log_prior
+
+
+def shifted(mode, theta):
+    return -0.5 * jnp.sum((theta - mode) ** 2)
+
+
+@pytest.mark.parametrize(
+    "log_prior", [Model().log_prior, Model(), partial(shifted, MODE.copy())], ids=["method", "object", "partial"]
+)
+def test_arrays_held_by_methods_objects_and_partials_serve_both_precisions(log_prior):
+    target = lv.Target(log_prior)
+    anchor = lv.laplace(target, None, np.zeros(3))
+    assert_allclose(anchor.theta, MODE, rtol=1e-7)
+    assert lv.run(target, None, anchor.mode, schedule=lv.Constant(0.1), num_steps=20, anchor=anchor).num_steps == 20
+
+
+CENTRE = 1.0
+
+
+def centred(theta):
+    return -0.5 * jnp.sum((theta - centre()) ** 2)
+
+
+def centre():
+    return CENTRE
+
+
+def test_laplace_sees_a_helper_that_was_defined_anew(monkeypatch):
+    target = lv.Target(centred)
+    assert_allclose(lv.laplace(target, None, np.zeros(1)).theta, 1.0)
+    monkeypatch.setitem(globals(), "centre", lambda: 7.0)
+    assert_allclose(lv.laplace(target, None, np.zeros(1)).theta, 7.0)
+
+
+def test_a_second_laplace_of_the_same_target_compiles_nothing():
+    traced = []
+
+    def log_prior(theta):
+        traced.append(1)
+        return -0.5 * jnp.sum((theta - MODE) ** 2)
+
+    target = lv.Target(log_prior)
+    lv.laplace(target, None, np.zeros(3))
+    first = len(traced)
+    lv.laplace(target, None, np.zeros(3))
+    # One shape check; no new compilation.
+    assert len(traced) <= first + 1

@@ -299,3 +299,25 @@ def test_a_runaway_chain_is_caught_before_it_overflows():
     away = lv.Target(lambda t: jnp.sum(t**2))
     with pytest.raises(lv.Diverged, match="smaller steps"):
         run(target=away, theta_0=jnp.ones(1), schedule=lv.Constant(1.0), num_steps=64)
+
+
+def test_resume_refuses_other_data_another_target_and_another_anchor():
+    parts = {"num_steps": 20, "chains": 2}
+    ledger = run_on(**parts)
+    refused(lambda: run_on(ROWS + 1, **parts | {"num_steps": 40, "resume": ledger}), "resume", "data")
+    other = lv.Target(lambda t: -jnp.sum(t**2), LOCATION.log_likelihood)
+    refused(lambda: run_on(target=other, **parts | {"num_steps": 40, "resume": ledger}), "resume", "target")
+    anchor = lv.laplace(LOCATION, ROWS, np.zeros(2))
+    refused(lambda: run_on(anchor=anchor, **parts | {"num_steps": 40, "resume": ledger}), "resume", "anchor")
+
+
+def test_a_posterior_that_float32_cannot_resolve_is_refused():
+    narrow = lv.Target(lambda t: -0.5 * jnp.sum(((t - 1e5) / 3e-3) ** 2))
+    anchor = lv.laplace(narrow, None, np.array([99999.0]))
+    refused(lambda: run(target=narrow, theta_0=anchor.mode, anchor=anchor), "theta[0]", "float32", "100000", "rescale")
+
+
+def test_an_exact_kernel_refuses_a_start_of_undefined_density():
+    target = lv.Target(lambda t: -0.5 * jnp.sum(t**2), lambda t, x: jnp.sum(jnp.log(x - t)))
+    data = np.array([[3.0, 3.0], [1.0, 1.0]], np.float32)
+    refused(lambda: run(target=target, data=data, theta_0=2 * jnp.ones(2), kernel=lv.MALA()), "theta_0", "nan")

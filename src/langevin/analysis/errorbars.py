@@ -160,16 +160,15 @@ def bar(influence: Array, lost: int = 1) -> Bar:
 
 
 def lag_one(means: Array) -> Array:
-    """Autocorrelation of neighbouring batch means over its standard error, averaged within each group.
+    """Autocorrelation of neighbouring batch means over its standard error, (groups, values).
 
-    Without correlation it has mean -1/k and variance about 1/(chains k); values count as one, for they move
-    together.
+    Without correlation it has mean -1/k and variance about 1/(chains k).
     """
     centred = means - means.mean(axis=2, keepdims=True)
     square = np.sum(centred**2, axis=(1, 2))
     cross = np.sum(centred[:, :, 1:] * centred[:, :, :-1], axis=(1, 2))
     chains, k = means.shape[1:3]
-    rho = np.mean(np.where(square > 0, cross / np.where(square > 0, square, 1.0), 0.0), axis=-1)
+    rho = np.where(square > 0, cross / np.where(square > 0, square, 1.0), -1.0 / k)
     return (rho + 1.0 / k) * np.sqrt(chains * k)
 
 
@@ -196,7 +195,7 @@ def transient(means: Array, omega: Array, step: Array, trend: bool) -> NDArray[n
     surprise = (means[:, :, 0] - np.einsum("p,gcpv->gcv", columns[0], fitted)).mean(axis=1)
     free = chains * (k - 1 - x.shape[1])
     square, fourth = np.sum(residual**2, axis=(1, 2)), np.sum(residual**4, axis=(1, 2))
-    kurtosis = chains * (k - 1) * fourth / np.maximum(square, 1e-300) ** 2
+    kurtosis = chains * (k - 1) * fourth / np.maximum(square, 1e-150) ** 2
     factor = (1.0 / weight[0] + columns[0] @ gram @ columns[0]) * max(1.0, step[0] / step[1:].mean()) ** 2
     spread = np.sqrt(square / free * factor / chains)
     df = np.clip(2.0 * free / np.maximum(kurtosis - 1.0, 1e-9), 3.0, free)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 METHODS = ("raw", "corrected", "intercept")
+LEAST_ACCEPTANCE = 0.01
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,11 @@ class _Setting:
         self.rows = Rows(ledger.sum_delta[index], ledger.sum_delta2[index], ledger.sum_omega[index])
         self.noise: AnchorBias | None = None
         self.relaxations: float | None = None
+        # A chain that accepts next to nothing has not left its start, and its batches agree for no good reason.
+        self.stuck = False
+        if ledger.acceptance is not None:
+            accepted = ledger.acceptance[index].sum(axis=-1) / ledger.num_steps
+            self.stuck = bool(accepted.min() < LEAST_ACCEPTANCE)
         if ledger.anchor is not None and ledger.outer is not None and not ledger.exact:
             precision = ledger.anchor.precision
             self.noise = extrapolate.anchor_bias(
@@ -225,7 +231,7 @@ class _Setting:
         if self.method == "corrected":
             bias, beyond = extrapolate.corrected_bias(self.noise, hessian, laplace, value, spread)
         elif self.method == "raw" and not self.ledger.exact:
-            bias, beyond = extrapolate.raw_bias(self.noise, hessian, line, spread.stderr)
+            bias, beyond = extrapolate.raw_bias(self.noise, hessian, laplace, line, value, spread)
             # Without an anchor it depends on the steps whether a run can tell its bias from its fluctuations.
             blind = self.noise is None and (line is None or line.leverage > extrapolate.MOST_LEVERAGE)
         elif self.method == "intercept":
@@ -246,6 +252,7 @@ class _Setting:
             inflation=None if self.noise is None else self.noise.inflation,
             reused=self.method == "corrected" and not self.ledger.iid,
             relaxations=self.relaxations,
+            stuck=self.stuck,
         )
         chains = len(self.ledger.chains) if self.pool else 1
 

@@ -121,22 +121,29 @@ def anchor_bias(outer: Array, rows: Rows, precision: Array, discretisation: bool
 
 
 def raw_bias(
-    noise: AnchorBias | None, hessian: Array | None, line: Line | None, stderr: Array
+    noise: AnchorBias | None,
+    hessian: Array | None,
+    laplace: Array | None,
+    line: Line | None,
+    value: Array,
+    spread: Bar,
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Estimated bias of a raw average, NaN if unknown, and whether it is beyond the bar; (groups, values).
 
     The anchor's formula where the observable is curved there. It says nothing of a linear one, whose bias
-    comes from the skewness of the posterior: there, and without an anchor, the slope of the regression. That
-    is noisy, and counts as beyond the bar only when it is significant too.
+    comes from the skewness of the posterior: there the order of magnitude of `corrected_bias`, and the slope
+    of the regression, which is all there is without an anchor. The slope is noisy, and counts as beyond the
+    bar only when it is significant too.
     """
-    bias, beyond = np.full(stderr.shape, np.nan), np.zeros(stderr.shape, dtype=bool)
+    bias, beyond = np.full(value.shape, np.nan), np.zeros(value.shape, dtype=bool)
     if line is not None:
-        bias, beyond = line.bias, line.significant & (np.abs(line.bias) > stderr)
+        bias, beyond = line.bias, line.significant & (np.abs(line.bias) > spread.stderr)
     if noise is not None and hessian is not None:
         curved = np.any(hessian != 0, axis=(1, 2))
         formula = noise.of(hessian)
-        bias = np.where(curved, formula, bias if line is not None else 0.0)
-        beyond = np.where(curved, np.abs(formula) > stderr, beyond)
+        skewed, far = corrected_bias(noise, hessian, laplace, value, spread)
+        bias = np.where(curved, formula, skewed)
+        beyond = np.where(curved, np.abs(formula) > spread.stderr, beyond | far)
     return bias, beyond
 
 

@@ -1,5 +1,6 @@
 """Words about an estimate: which term rules its error as the run grows, and its status now."""
 
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,27 +77,27 @@ def judge(
     inflation: Array | None,
     reused: bool,
     relaxations: float | None,
+    stuck: bool,
 ) -> NDArray[np.int64]:
     """Index into STATUSES of every value, (groups, values): the worst that applies.
 
     too_few_batches: fewer than 4, or batches that remember each other: shorter than 5 relaxation times where
-    the anchor tells, else correlated. bias_dominates: `beyond`. gradient_noise: the noise makes the sd half
-    as large again, or `reused` minibatches make more than 2% of the variance under the correction. transient:
-    see `errorbars.transient`. not_gaussian: a kurtosis so high that the degrees of freedom stand at their
-    floor of 3, where one batch makes the bar.
+    the anchor tells, or correlated (each value by itself, Bonferroni). bias_dominates: `beyond`.
+    gradient_noise: the noise makes the sd half as large again, or `reused` minibatches make more than 2% of
+    the variance under the correction. transient: see `errorbars.transient`, and chains that are `stuck`.
+    not_gaussian: a kurtosis so high that the degrees of freedom stand at their floor of 3, where one batch
+    makes the bar.
     """
     chains = batches.sums.shape[1]
     # The degrees of freedom 2K/(kurt - 1) reach 3 here; below, they widen the interval as much as is needed.
     kurtosis = 1.0 + 2.0 * batches.count / 3.0
-    if batches.count < errorbars.FEWEST_BATCHES:
-        remembered: Any = True
-    elif relaxations is not None:
-        remembered = relaxations * chains < errorbars.RELAXATIONS * batches.count * (1.0 - 1e-9)
-    elif batches.omega.size >= 8:
+    remembered: Any = batches.count < errorbars.FEWEST_BATCHES
+    if relaxations is not None:
+        remembered |= relaxations * chains < errorbars.RELAXATIONS * batches.count * (1.0 - 1e-9)
+    if batches.omega.size >= 8:
         # A bias that falls with the step correlates batches too, and has its own word.
-        remembered = (errorbars.lag_one(means) > _MOST_CORRELATION)[:, None] & ~beyond
-    else:
-        remembered = False
+        critical = NormalDist().inv_cdf(1.0 - NormalDist().cdf(-_MOST_CORRELATION) / means.shape[-1])
+        remembered = remembered | ((errorbars.lag_one(means) > critical) & ~beyond)
     noisy: Any = False
     if inflation is not None:
         noisy = (inflation > (_MOST_REUSED_INFLATION if reused else _MOST_INFLATION))[:, None]
@@ -104,7 +105,7 @@ def judge(
         "too_few_batches": remembered,
         "bias_dominates": beyond,
         "gradient_noise": noisy,
-        "transient": errorbars.transient(means, batches.omega, batches.step, trend),
+        "transient": errorbars.transient(means, batches.omega, batches.step, trend) | stuck,
         "uncorrected": uncorrected,
         "not_gaussian": spread.kurtosis > kurtosis,
     }

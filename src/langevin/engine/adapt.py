@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 
 from langevin.data.source import as_source
+from langevin.engine.checks import is_kernel, require, whole_number
 from langevin.schedules import Constant
 from langevin.target import Layout, Target
 
@@ -37,8 +38,10 @@ def adapt_step(
         >>> ledger = lv.run(
         ...     model.target, model.data, model.theta_0, kernel=lv.MALA(), schedule=schedule, num_steps=1000)
     """
-    if not hasattr(kernel, "target_acceptance"):
-        raise ValueError(f"kernel must be exact (lv.MALA(), lv.HMC(), lv.RWM()), got {kernel!r}: nothing is accepted.")
+    exact = is_kernel(kernel) and hasattr(kernel, "target_acceptance")
+    require(exact, "kernel", kernel, "an exact kernel: lv.MALA(), lv.HMC() or lv.RWM()", "lv.MALA()")
+    require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
+    num_steps, seed = whole_number("num_steps", num_steps, 10, try_this=1000), whole_number("seed", seed, 0)
     goal = kernel.target_acceptance if target_acceptance is None else target_acceptance
     if not 0.0 < goal < 1.0:
         raise ValueError(f"target_acceptance must lie in (0, 1), got {goal!r}. Try {kernel.target_acceptance}.")

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from langevin.anchor import Anchor
 from langevin.data.source import DataSource
 from langevin.data.subsample import Subsample
 from langevin.gradients import CustomGradient, DatumGradient
@@ -49,6 +50,17 @@ def check_start(target: Target, layout: Layout, theta_0: PyTree, source: DataSou
         raise ValueError(
             f"theta_0 must have a finite log density, got {value} (log prior plus the first datum). "
             f"Start inside the support, and check the model for log(0) and 0/0."
+        )
+
+
+def check_resolution(anchor: Anchor) -> None:
+    """Raises where float32 cannot resolve the posterior: its spacing at the mode is 1e-3 of a posterior sd or more."""
+    spacing = np.abs(anchor.theta) * 2.0**-23 / anchor.sd
+    worst = int(np.argmax(spacing))
+    if spacing[worst] > 1e-3:
+        raise ValueError(
+            f"{anchor.layout.names[worst]} must be resolved by float32, got a mode of {anchor.theta[worst]:.6g} with a "
+            f"posterior sd of {anchor.sd[worst]:.3g}. Centre or rescale it: write it as offset + scale * theta."
         )
 
 

@@ -104,6 +104,7 @@ def contributions(program: Program, parts: Parts, theta: Array, grad: Array, del
             omega * o.correction(layout, theta, s, parts.anchor, trace)
             for (_, o), trace in zip(program.observables, parts.traces, strict=True)
         )
+    if program.gradient_outer:
         # delta^2 E[g g'] is what drives the bias of the raw average.
         sums["outer"] = delta**2 * grad[:, None] * grad[None, :]
     return sums

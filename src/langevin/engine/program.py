@@ -12,6 +12,8 @@ BASE_ROW = 16
 LONGEST_DEVICE_ROW = 256
 # A ledger never holds more rows a chain than this: then neighbours merge, by m alone.
 MOST_ROWS = 1024
+# Up to this many parameters the ledger keeps sum delta^2 g g', d^2 numbers a row, for the bias of raw averages.
+MOST_OUTER = 64
 # Chains share vector lanes when there are enough of them and one chain's arithmetic is small.
 _WIDE_FROM_CHAINS = 16
 _WIDE_UP_TO_WORK = 512
@@ -45,6 +47,11 @@ class Program:
     def batch_size(self) -> int:
         """Data visited in one step; 0 for a target without data."""
         return self.num_data if self.subsample is None else self.subsample.size(self.num_data)
+
+    @property
+    def gradient_outer(self) -> bool:
+        """Whether rows hold the outer product of the gradient."""
+        return self.corrected and self.layout.size <= MOST_OUTER
 
     @property
     def row_capacity(self) -> int:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 
 # Short runs stay silent; log files get a line now and then, not a thousand.
 _QUIET_SECONDS = 2.0
@@ -11,16 +12,17 @@ _LIVE_SECONDS, _LOG_SECONDS = 0.2, 15.0
 class Progress:
     """Counts transitions against a total; `enabled=None` shows progress on runs longer than two seconds."""
 
-    def __init__(self, total: int, chains: int, enabled: bool | None) -> None:
-        self._total, self._chains, self._enabled = total, chains, enabled
+    def __init__(self, before: int, total: int, chains: int, enabled: bool | None) -> None:
+        self._before, self._total, self._chains, self._enabled = before, total, chains, enabled
         self._start = self._last = time.monotonic()
-        self._line = _notebook_line() or (_terminal_line if sys.stderr.isatty() else None)
+        self._live = _in_notebook() or sys.stderr.isatty()
+        self._line: Callable[[str], None] | None = None
         self._shown = False
 
     def update(self, done: int) -> None:
         """Tells that `done` transitions are complete."""
         now = time.monotonic()
-        waited = now - self._last >= (_LIVE_SECONDS if self._line else _LOG_SECONDS)
+        waited = now - self._last >= (_LIVE_SECONDS if self._live else _LOG_SECONDS)
         if self._enabled is False or not waited or (self._enabled is None and now - self._start < _QUIET_SECONDS):
             return
         self._show(done, now)
@@ -33,8 +35,10 @@ class Progress:
                 sys.stderr.write("\n")
 
     def _show(self, done: int, now: float) -> None:
+        if self._live and self._line is None:
+            self._line = _notebook_line() if _in_notebook() else _terminal_line
         self._last, self._shown = now, True
-        rate = done / max(now - self._start, 1e-9)
+        rate = (done - self._before) / max(now - self._start, 1e-9)
         left = (self._total - done) / max(rate, 1e-9)
         text = (
             f"langevin {done / self._total:4.0%}  m = {done:,} of {self._total:,}  "
@@ -51,11 +55,13 @@ def _terminal_line(text: str) -> None:
     sys.stderr.flush()
 
 
-def _notebook_line():
-    """A function that rewrites one output line of the running notebook cell, or None outside a notebook."""
+def _in_notebook() -> bool:
     shell = sys.modules.get("IPython")
-    if shell is None or type(shell.get_ipython()).__name__ != "ZMQInteractiveShell":
-        return None
+    return shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
+
+
+def _notebook_line() -> Callable[[str], None]:
+    """A function that rewrites one output line of the running notebook cell."""
     from IPython.display import display
 
     handle = display({"text/plain": "langevin"}, raw=True, display_id=True)

@@ -58,7 +58,8 @@ def run(
 ) -> Ledger:
     """Runs chains of a kernel on a posterior and returns the ledger of their weighted sums.
 
-    `chains` is a number or a list of chain numbers: chain k moves in the same way alone or among others.
+    `chains` is a number or a list of chain numbers: chain k moves in the same way alone or among others
+    of the same layout.
     `anchor=lv.laplace(...)` adds the Poisson correction and the estimate of the bias. `keep` caps the kept draws of a
     chain. `resume` continues an earlier ledger of the same call up to `num_steps` transitions in all. `block_steps`
     caps the transitions of one dispatch; it changes no result. `layout` is "chain", "wide" or None (the faster one;
@@ -129,10 +130,12 @@ class _Running:
         most = self.program.capacity
         if block_steps is not None:
             most = min(most, whole_number("block_steps", block_steps, 1))
-        count = min(most, 256) if block_steps is None else most
-        display = Progress(num_steps, self.settings * len(self.call.chains), progress)
+        count = min(most, 16) if block_steps is None else most
+        display = Progress(self.m, num_steps, self.settings * len(self.call.chains), progress)
         if self.carry is None:
             self.carry = device.initial_carry(self.program, self.call.parts, self.call.starts, np.zeros(self.settings))
+            if self.program.exact:
+                self._check_exact_start()
         waiting = None
         with stop_requests() as stop_requested:
             while self.m < num_steps and not stop_requested():
@@ -143,13 +146,25 @@ class _Running:
                     self._collect(waiting)
                     display.update(waiting.start)
                 waiting = launched
+                # Long blocks for speed, but never so long that Ctrl-C and the progress line have to wait.
                 if monotonic() - began < _BLOCK_SECONDS:
                     count = min(2 * count, most)
+                elif monotonic() - began > 4 * _BLOCK_SECONDS and block_steps is None:
+                    count = max(count // 2, 1)
             if waiting is not None:
                 self._collect(waiting)
         self.interrupted = self.m < num_steps
         display.close(self.m)
         return self.ledger()
+
+    def _check_exact_start(self) -> None:
+        """An exact kernel refuses every proposal from a point of undefined density, without a word."""
+        value = float(np.asarray(self.carry.state.log_density).ravel()[0])
+        if not np.isfinite(value) or not np.isfinite(np.asarray(self.carry.state.grad)).all():
+            raise ValueError(
+                f"theta_0 must have a finite log density and gradient on all the data, got {value}. "
+                f"Start inside the support, and check the model for log(0) and 0/0."
+            )
 
     def _fitting(self, count: int) -> int:
         """`count` cut down so that the block stays within one length of rows and of strides."""
@@ -239,7 +254,8 @@ class _Running:
             f"chain {self.call.chains[chain]} left the finite numbers in the row of transitions from m = {m}, where "
             f"delta_m = {delta:.3g} ({lost.sum()} of {lost.size} chains did): the step is too large for the curvature "
             f"or the tails of this target. Use smaller steps (try a tenth), start nearer to the mode, or reduce the "
-            f"gradient noise. The rows up to m = {self.rows.m} are attached as `.ledger`.",
+            f"gradient noise. "
+            + (f"The rows up to m = {self.rows.m} are attached as `.ledger`." if self.rows.m else "No row was whole."),
             self.ledger() if self.rows.m else None,
         )
 
@@ -275,7 +291,7 @@ class _Running:
             sum_omega=settings_first(table["omega"], chains=False),
             values=by_name("values"),
             corrections=by_name("corrections") if corrected else None,
-            outer=settings_first(table["outer"]) if corrected else None,
+            outer=settings_first(table["outer"]) if self.program.gradient_outer else None,
             acceptance=settings_first(table["acceptance"]) if self.program.exact else None,
             columns=self.call.columns,
             anchor=self.call.anchor,

@@ -13,10 +13,18 @@ from langevin.anchor import Anchor
 from langevin.data.prefetch import BUFFER_BYTES, FROM_BYTES, on_device
 from langevin.data.source import as_source
 from langevin.data.subsample import Subsample
-from langevin.engine.checks import check_start, checked_subsample, is_kernel, read_chains, require, whole_number
+from langevin.engine.checks import (
+    check_resolution,
+    check_start,
+    checked_subsample,
+    is_kernel,
+    read_chains,
+    require,
+    whole_number,
+)
 from langevin.engine.evaluate import Parts
 from langevin.engine.ledger import Column
-from langevin.engine.program import BASE_ROW, Program, choose_layout, choose_page
+from langevin.engine.program import BASE_ROW, MOST_OUTER, Program, choose_layout, choose_page
 from langevin.gradients import CustomGradient
 from langevin.observables import Function, Moments, named
 from langevin.schedules import Schedule
@@ -92,6 +100,8 @@ def prepare(
                 "anchor must be of the same target: its parameters differ from theta_0. Call lv.laplace anew."
             )
     check_start(target, shape, theta_0, source)
+    if anchor is not None:
+        check_resolution(anchor)
     program = _program(
         target, shape, source, kernel, gradient, subsample, observables, len(chain_numbers), anchor, keep, layout
     )
@@ -110,12 +120,15 @@ def prepare(
         discretisation_bias=getattr(kernel, "discretisation_bias", True),
         host_arrays=source.arrays if source is not None and program.host_gather else None,
         identity={
+            "target": target,
+            "data": None if source is None else source.fingerprint,
+            "anchor": anchor,
             "chains": chain_numbers.tolist(),
             "seed": seed,
             "schedule": schedule,
             "weight_power": float(weight_power),
             "kernel": kernel,
-            "gradient": type(gradient).__name__,
+            "gradient": gradient,
             "subsample": subsample,
             "observables": program.observables,
             "keep": keep,
@@ -137,7 +150,7 @@ def _program(
         )
     pairs = named({"theta": Moments()} if observables is None else observables)
     size = sum(o.size(shape) for _, o in pairs) * (2 if anchor is not None else 1)
-    size += shape.size**2 if anchor is not None else 0
+    size += shape.size**2 if anchor is not None and shape.size <= MOST_OUTER else 0
     capacity = _CAPACITY
     while capacity > 64 and capacity // BASE_ROW * size * num_chains > _ROW_FLOATS:
         capacity //= 2
@@ -182,10 +195,8 @@ def _parts(program, source, kernel, gradient, chains, seed, anchor, theta) -> tu
     keys = {name: jnp.asarray(random.stream_keys(seed, chains, stream).T) for name, stream in streams.items()}
     centre = jnp.asarray(theta if anchor is None else anchor.theta, jnp.float32)
     references = tuple(o.reference(program.layout, centre) for _, o in program.observables)
-    hessians = [None if anchor is None else o.hessian(anchor) for _, o in program.observables]
-    traces = tuple(
-        jnp.asarray(np.einsum("kij,ij->k", q, anchor.covariance), jnp.float32) for q in hessians if q is not None
-    )
+    hessians = [o.hessian(anchor) if program.gradient_outer else None for _, o in program.observables]
+    traces = tuple(jnp.asarray(o.trace(anchor), jnp.float32) for _, o in program.observables if anchor is not None)
     columns = {
         name: Column(
             shape=o.shape(program.layout) if isinstance(o, Function) else (o.size(program.layout),),
