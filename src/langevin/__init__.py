@@ -7,7 +7,7 @@ from langevin.engine.flags import request_small_loops
 
 request_small_loops()
 
-from langevin.analysis import Estimate, estimate  # noqa: E402
+from langevin.analysis import Estimate, estimate, quantiles  # noqa: E402
 from langevin.anchor import Anchor, laplace  # noqa: E402
 from langevin.data.source import DataSource  # noqa: E402
 from langevin.data.subsample import Blocks, Epochs, Full, WithoutReplacement, WithReplacement  # noqa: E402
@@ -64,6 +64,7 @@ __all__ = [
     "laplace",
     "log_sigmoid",
     "models",
+    "quantiles",
     "run",
     "sigmoid",
     "theory",

@@ -135,3 +135,9 @@ def test_draws_are_every_stride_th_transition_whatever_the_cuts(cap, most):
         assert np.array_equal(draws.m, expected)
         assert np.array_equal(draws.theta[0, :, 0], expected) and np.array_equal(draws.grad[0, :, 0], -expected)
         assert np.array_equal(draws.weight, [sum(range(e - stride + 1, e + 1)) for e in expected])
+
+
+def test_a_book_does_not_hold_on_to_the_buffers_it_was_given():
+    book, buffers = DrawBook(8), kept(DrawBook(8), 0, 3)
+    book.append(0, 3, buffers)
+    assert not any(np.shares_memory(chunk, buffers[name]) for name, chunks in book._kept.items() for chunk in chunks)

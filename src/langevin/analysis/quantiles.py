@@ -27,8 +27,8 @@ def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) 
         stderr = (Q(p + s) - Q(p - s)) / 2,    s the batch-means error of the share of draws below Q(p)
 
     Woodruff's inversion: no density is estimated. Cost: d sorts. An indicator has no smooth Poisson solution,
-    so the values keep the bias of the raw average: status `uncorrected` at best. Assumes one schedule
-    setting.
+    so the values keep the bias of the raw average: status `uncorrected` at best, but for exact kernels.
+    Assumes one schedule setting.
     """
     draws = ledger.draws
     if draws is None:
@@ -55,6 +55,7 @@ def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) 
     ]
     stderr = 0.5 * (ends[1] - ends[0])
     enough = batches.count >= errorbars.FEWEST_BATCHES
+    word = "ok" if ledger.exact else "uncorrected"
     time = float(ledger.sum_delta.sum())
     return Estimate(
         value=value,
@@ -63,7 +64,7 @@ def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) 
         bias=np.full(value.shape, np.nan),
         sigma2=stderr**2 * chains * time,
         kurtosis=bar.kurtosis.reshape(value.shape),
-        statuses=np.full(value.shape, "uncorrected" if enough else "too_few_batches"),
+        statuses=np.full(value.shape, word if enough else "too_few_batches"),
         T_m=np.asarray(time),
         B_m=np.asarray(ledger.sum_delta2.sum() / np.sqrt(time)),
         num_batches=np.asarray(batches.count),

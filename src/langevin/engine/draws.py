@@ -55,7 +55,8 @@ class DrawBook:
         first, last = start // stride, (start + count) // stride
         self._m.append(stride * np.arange(first + 1, last + 1))
         for name, chunks in self._kept.items():
-            chunks.append(np.asarray(kept[name])[:, :, : last - first])
+            # A copy: a view would keep the whole buffer of every block alive.
+            chunks.append(np.asarray(kept[name])[:, :, : last - first].copy())
         self._thin(stride)
 
     def _thin(self, stride: int) -> None:
