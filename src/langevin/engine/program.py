@@ -82,6 +82,6 @@ def choose_layout(num_chains: int, dimension: int, batch_size: int, gradient: An
 def choose_page(num_lanes: int, words_per_step: int, wide: bool) -> int:
     """Steps whose random numbers are drawn together: a power of two, the page small enough for the second cache."""
     page = 64 if not wide else 16
-    while page > 1 and page * words_per_step * num_lanes > 2**17:
+    while page > 1 and page * words_per_step * num_lanes > 2**18:
         page //= 2
     return page
