@@ -1,0 +1,26 @@
+"""The list of studies, and which of them share runs."""
+
+import importlib
+from types import ModuleType
+
+# Studies of one group share parts, so one process works through them in this order. Long groups come first.
+GROUPS: tuple[tuple[str, ...], ...] = (
+    ("fig5", "fig6"),
+    ("fig1", "fig2", "fig3"),
+    ("fig4",),
+    ("clt",),
+    ("consistency",),
+    ("stability",),
+    ("diffusion_limit",),
+)
+NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "consistency", "stability", "clt", "diffusion_limit")
+
+
+def study(name: str) -> ModuleType:
+    """The module of that name."""
+    return importlib.import_module(f"langevin.paper.{name}")
+
+
+def title(name: str) -> str:
+    """The first line of the module's docstring."""
+    return (study(name).__doc__ or name).strip().splitlines()[0].rstrip(".")

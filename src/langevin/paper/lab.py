@@ -1,0 +1,85 @@
+"""Where a study works: its size and seed, the sampler under test, and the folder that keeps each finished part."""
+
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import langevin as lv
+from langevin.paper.study import Numbers
+
+SIZES = ("tiny", "quick", "full")
+
+
+@dataclass(frozen=True)
+class Lab:
+    """`size` is "tiny" (tests), "quick" or "full"; `folder` holds the finished parts, None keeps nothing.
+
+    `kernel` is the sampler that is put to the test: a study must sample with it, through `lab.run`, wherever the paper
+    means SGLD, so that a sabotaged twin in its place is found out.
+    """
+
+    size: str
+    seed: int = 0
+    folder: Path | None = None
+    kernel: Any = field(default_factory=lv.SGLD)
+    report: Callable[[str], None] = lambda part: None
+
+    def choose(self, *, tiny: Any, quick: Any, full: Any) -> Any:
+        """The one of three values that belongs to this size."""
+        return {"tiny": tiny, "quick": quick, "full": full}[self.size]
+
+    def part(self, name: str, compute: Callable[[], Numbers], **parameters: Any) -> Numbers:
+        """compute(), or what an earlier call with the same size, seed and parameters left in the folder.
+
+        `parameters` are numbers, strings and lists of them: all that the result depends on beside size and seed.
+        """
+        self.report(name)
+        if self.folder is None:
+            return compute()
+        identity = {"part": name, "size": self.size, "seed": self.seed, "parameters": parameters}
+        # The last digits of a run depend on the compiler, so its version is part of what was asked for.
+        identity |= {"langevin": version("langevin"), "jax": jax.__version__}
+        text = json.dumps(identity, sort_keys=True)
+        path = self.folder / f"{name.replace('/', '-')}-{sha256(text.encode()).hexdigest()[:12]}.npz"
+        saved = _load(path)
+        if saved is None:
+            saved = {key: np.asarray(value) for key, value in compute().items()}
+            _save(path, saved)
+        return saved
+
+    def run(self, target: lv.Target, data: Any, theta_0: Any, **options: Any) -> lv.Ledger:
+        """`lv.run` with the sampler under test, or with `kernel=` if given; Ctrl-C ends the study, not just the run."""
+        ledger = lv.run(target, data, theta_0, **{"kernel": self.kernel, "progress": False, **options})
+        if ledger.interrupted:
+            raise KeyboardInterrupt
+        return ledger
+
+
+def _load(path: Path) -> Numbers | None:
+    """The saved arrays; None if there are none or the file is damaged, so that the part is computed anew."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def _save(path: Path, arrays: Numbers) -> None:
+    """Whole or not at all: a temporary file is written out and then renamed."""
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    with open(temporary, "wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
