@@ -6,10 +6,11 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow lint format bench clean
+.PHONY: help install demo paper paper-full test test-slow lint format bench clean
 
 help:
 	@echo "make demo       fit a logistic regression, print the estimates, draw build/demo"
+	@echo "make paper      check the paper's figures and theorems (four minutes; paper-full: half an hour)"
 	@echo "make test       the fast tests (about five minutes on two cores)"
 	@echo "make test-slow  the tests marked slow"
 	@echo "make lint       style, formatting and types"
@@ -27,7 +28,7 @@ $(VENV)/.created:
 
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "installing langevin and its tools (one to two minutes the first time)"
-	@$(PIP) -e '.[dev,plot]'
+	@$(PIP) -e '.[dev,cli,paper]'
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed
@@ -40,6 +41,12 @@ install: $(VENV)/.installed
 demo: $(VENV)/.installed
 	@mkdir -p build/demo
 	$(PY) examples/logistic.py --out build/demo
+
+paper: $(VENV)/.installed
+	$(VENV)/bin/langevin paper --quick --out build/paper/quick
+
+paper-full: $(VENV)/.installed
+	$(VENV)/bin/langevin paper --full --out build/paper/full
 
 test: $(VENV)/.installed
 	$(PY) -m pytest -n 2 --dist worksteal

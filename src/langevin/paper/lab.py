@@ -5,8 +5,8 @@ import os
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,8 @@ class Lab:
         if self.folder is None:
             return compute()
         identity = {"part": name, "size": self.size, "seed": self.seed, "parameters": parameters}
-        # The last digits of a run depend on the compiler, so its version is part of what was asked for.
-        identity |= {"langevin": version("langevin"), "jax": jax.__version__}
+        # A run depends on the sampler's code and, in its last digits, on the compiler.
+        identity |= {"langevin": _source_digest(), "jax": jax.__version__}
         text = json.dumps(identity, sort_keys=True)
         path = self.folder / f"{name.replace('/', '-')}-{sha256(text.encode()).hexdigest()[:12]}.npz"
         saved = _load(path)
@@ -64,10 +64,18 @@ class Lab:
         return ledger
 
 
+@cache
+def _source_digest() -> str:
+    """Changes with any file of the package outside this room, so that parts of two versions are never mixed."""
+    room = Path(__file__).parent
+    files = sorted(path for path in room.parent.rglob("*.py") if room not in path.parents)
+    return sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+
+
 def _load(path: Path) -> Numbers | None:
     """The saved arrays; None if there are none or the file is damaged, so that the part is computed anew."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
     except FileNotFoundError:
         return None

@@ -31,7 +31,7 @@ _SETTINGS = {
     "legend.fontsize": 9,
     "figure.dpi": 100,
     "savefig.dpi": 160,
-    "svg.fonttype": "none",
+    "svg.fonttype": "path",
     "svg.hashsalt": "langevin",
 }
 

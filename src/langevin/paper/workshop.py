@@ -1,0 +1,117 @@
+"""Works through studies in several processes and tells the caller what happens."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from langevin.paper.catalogue import GROUPS
+from langevin.paper.record import Record, work_out
+
+# Beyond this many seconds after Ctrl-C a process is ended: it has nothing to lose but its unfinished part.
+_PATIENCE = 5.0
+
+
+class Event(NamedTuple):
+    """`kind` is "part" (begun, detail names it), "done" (detail is the Record) or "failed" (detail says why)."""
+
+    kind: str
+    name: str
+    detail: Any
+
+
+def work_through(names: Sequence[str], size: str, seed: int, out: Path) -> Iterator[Event]:
+    """Works out the named studies, as many groups at a time as there are cores; yields events as they come.
+
+    Every finished part is on disk before the next begins, so whatever ends this process, a second call goes on.
+    Closing the iterator, or Ctrl-C, ends the workers.
+    """
+    spawn = multiprocessing.get_context("spawn")  # JAX does not survive a fork
+    waiting = [group for whole in GROUPS if (group := [name for name in whole if name in names])]
+    busy: dict[Connection, tuple[BaseProcess, list[str]]] = {}
+    try:
+        while waiting or busy:
+            while waiting and len(busy) < _cores():
+                group = waiting.pop(0)
+                receiver, sender = spawn.Pipe(duplex=False)
+                process = spawn.Process(target=_work, args=(group, size, seed, out, sender), daemon=True)
+                _start(process)
+                sender.close()
+                busy[receiver] = (process, list(group))
+            for receiver in wait(list(busy)):
+                assert isinstance(receiver, Connection)
+                process, left = busy[receiver]
+                try:
+                    event = receiver.recv()
+                except EOFError:
+                    process.join()
+                    del busy[receiver]
+                    reason = f"its process ended with exit code {process.exitcode}; run the command again to go on"
+                    yield from (Event("failed", name, reason) for name in left)
+                    continue
+                if event.kind != "part":
+                    left.remove(event.name)
+                yield event
+    finally:
+        _end([process for process, _ in busy.values()])
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _start(process: BaseProcess) -> None:
+    """Starts a worker that leaves Ctrl-C to its caller: an ignored signal stays ignored in a new process."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        process.start()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _work(group: Sequence[str], size: str, seed: int, out: Path, sender: Connection) -> None:
+    """What a worker does: the studies of one group, one after the other."""
+    _end_with_parent()
+    from langevin.paper.lab import Lab
+
+    for name in group:
+        lab = Lab(size, seed, out / "parts", report=lambda part, name=name: sender.send(Event("part", name, part)))
+        try:
+            record: Record = work_out(name, lab, out)
+        except (KeyboardInterrupt, BrokenPipeError):
+            return
+        except Exception as error:
+            (out / f"{name}.log").write_text(traceback.format_exc(), encoding="utf-8")
+            sender.send(Event("failed", name, f"{type(error).__name__}: {error} (see {out / name}.log)"))
+        else:
+            sender.send(Event("done", name, record))
+
+
+def _end_with_parent() -> None:
+    """A worker whose caller was killed stops too, instead of competing with the next call."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _end(processes: Sequence[BaseProcess]) -> None:
+    """Gives workers that also saw Ctrl-C a moment to leave by themselves."""
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(_PATIENCE)
+        if process.is_alive():
+            process.kill()
+            process.join()
