@@ -5,7 +5,8 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -26,7 +27,7 @@ class Event(NamedTuple):
     detail: Any
 
 
-def work_through(names: Sequence[str], size: str, seed: int, out: Path) -> Iterator[Event]:
+def work_through(names: Sequence[str], size: str, seed: int, out: Path) -> Generator[Event]:
     """Works out the named studies, as many groups at a time as there are cores; yields events as they come.
 
     Every finished part is on disk before the next begins, so whatever ends this process, a second call goes on.
@@ -40,10 +41,10 @@ def work_through(names: Sequence[str], size: str, seed: int, out: Path) -> Itera
             while waiting and len(busy) < _cores():
                 group = waiting.pop(0)
                 receiver, sender = spawn.Pipe(duplex=False)
-                process = spawn.Process(target=_work, args=(group, size, seed, out, sender), daemon=True)
-                _start(process)
+                worker = spawn.Process(target=_work, args=(group, size, seed, out, sender), daemon=True)
+                _start(worker)
                 sender.close()
-                busy[receiver] = (process, list(group))
+                busy[receiver] = (worker, list(group))
             for receiver in wait(list(busy)):
                 assert isinstance(receiver, Connection)
                 process, left = busy[receiver]
@@ -81,8 +82,11 @@ def _work(group: Sequence[str], size: str, seed: int, out: Path, sender: Connect
     _end_with_parent()
     from langevin.paper.lab import Lab
 
+    def tell(name: str, part: str) -> None:
+        sender.send(Event("part", name, part))
+
     for name in group:
-        lab = Lab(size, seed, out / "parts", report=lambda part, name=name: sender.send(Event("part", name, part)))
+        lab = Lab(size, seed, out / "parts", report=partial(tell, name))
         try:
             record: Record = work_out(name, lab, out)
         except (KeyboardInterrupt, BrokenPipeError):
