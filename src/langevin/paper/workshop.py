@@ -10,7 +10,7 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from langevin.paper.catalogue import GROUPS
 from langevin.paper.record import Record, work_out
@@ -45,8 +45,8 @@ def work_through(names: Sequence[str], size: str, seed: int, out: Path) -> Gener
                 _start(worker)
                 sender.close()
                 busy[receiver] = (worker, list(group))
-            for receiver in wait(list(busy)):
-                assert isinstance(receiver, Connection)
+            for ready in wait(list(busy)):
+                receiver = cast(Connection, ready)
                 process, left = busy[receiver]
                 try:
                     event = receiver.recv()
