@@ -38,14 +38,15 @@ class Lab:
         return {"tiny": tiny, "quick": quick, "full": full}[self.size]
 
     def part(self, name: str, compute: Callable[[], Numbers], **parameters: Any) -> Numbers:
-        """compute(), or what an earlier call with the same size, seed and parameters left in the folder.
+        """compute(), or what an earlier call with the same size, seed, kernel and parameters left in the folder.
 
-        `parameters` are numbers, strings and lists of them: all that the result depends on beside size and seed.
+        `parameters` are numbers, strings and lists of them: all else that the result depends on.
         """
         self.report(name)
         if self.folder is None:
             return compute()
-        identity = {"part": name, "size": self.size, "seed": self.seed, "parameters": parameters}
+        identity = {"part": name, "size": self.size, "seed": self.seed, "kernel": repr(self.kernel)}
+        identity |= {"parameters": parameters}
         # A run depends on the sampler's code and, in its last digits, on the compiler.
         identity |= {"langevin": _source_digest(), "jax": jax.__version__}
         text = json.dumps(identity, sort_keys=True)

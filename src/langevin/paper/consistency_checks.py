@@ -1,0 +1,247 @@
+"""What the runs say of the theorem on consistency, and of what happens outside its assumptions."""
+
+import numpy as np
+from scipy import stats
+
+import langevin as lv
+from langevin.paper import consistency_gaussian as gaussian
+from langevin.paper import consistency_others as others
+from langevin.paper import problems
+from langevin.paper.consistency_gaussian import PHI_NAMES, POISSON, POWERS, SETTINGS, SOUND, SQUARE, THETA
+from langevin.paper.replicates import standard_error, variance_score
+from langevin.paper.study import Finding, Floats, Numbers, Verdict, agrees, limit
+
+
+def check(numbers: Numbers) -> list[Finding]:
+    """Inside the assumptions, then outside."""
+    findings = [_exact(numbers), _gaussian(numbers), _weights(numbers), _exponents(numbers)]
+    findings += [_frozen(numbers), _constant(numbers)]
+    # The smallest size has the Gaussian problem only.
+    return findings + ([_logistic(numbers), _heavy(numbers)] if "heavy/stages" in numbers else [])
+
+
+def verdict_of(ok: bool) -> Verdict:
+    """Reproduced, or refused."""
+    return Verdict.REPRODUCED if ok else Verdict.REFUSED
+
+
+def exact_scores(numbers: Numbers, name: str) -> Floats:
+    """Scores of the means of theta, theta^2, theta^4 and of the variance for theta, at every m of a setting."""
+    powers = np.moveaxis(numbers[f"{name}/average"][..., POWERS], 1, -1)
+    means = (powers.mean(axis=-1) - numbers[f"{name}/exact_means"]) / standard_error(powers)
+    spread = variance_score(powers[:, 0], numbers[f"{name}/exact_variance"])
+    return np.concatenate([means.ravel(), spread])
+
+
+def errors(numbers: Numbers, name: str) -> Floats:
+    """pi_m(phi) - pi(phi), shape (stages, chains, phi)."""
+    return numbers[f"{name}/average"] - gaussian.truth()
+
+
+def _exact(numbers: Numbers) -> Finding:
+    scores = np.concatenate([exact_scores(numbers, name) for name in SOUND])
+    ok, largest = agrees(scores, 0.0, 1.0)
+    chains = numbers["third/average"].shape[1]
+    return Finding(
+        claim="The weighted average is the one defined: exact means for θ, θ², θ⁴ and variance for θ at every m",
+        printed="pi_m = sum omega_k phi(theta_(k-1))/Omega_m",
+        measured=f"largest of {scores.size} scores {largest:.1f} (alpha = 1/3 and 1/2, p = 1/2, 1, 2; {chains} chains)",
+        verdict=verdict_of(ok),
+        because="" if ok else "mean or variance of the average is not that of SGLD on this posterior",
+    )
+
+
+def falls(error: Floats) -> tuple[bool, Floats]:
+    """Whether the MSE over chains fell beyond doubt from the first m to the last, and its root at both, by phi."""
+    square = np.moveaxis(error[[0, -1]] ** 2, 1, -1)
+    mean = square.mean(axis=-1)
+    log_error = np.hypot(*(standard_error(square) / mean))
+    sure = np.log(mean[0] / mean[1]) > limit(mean.shape[-1]) * log_error
+    return bool(np.all(sure)), np.sqrt(mean)
+
+
+def judge(agree: bool, fell: bool, wrong: str) -> tuple[Verdict, str]:
+    """Refused if runs and theory differ; if they agree but the fall is not yet beyond doubt, the size is too small."""
+    if not agree:
+        return Verdict.REFUSED, wrong
+    return (Verdict.REPRODUCED, "") if fell else (Verdict.TOO_SMALL, "too few chains or steps to be sure of the fall")
+
+
+def _gaussian(numbers: Numbers) -> Finding:
+    error, m = errors(numbers, "third")[..., :POISSON], numbers["third/stages"]
+    fell, rmse = falls(error)
+    rate = np.log(rmse[1] / rmse[0]) / np.log(m[-1] / m[0])
+    theory = gaussian.predict(SETTINGS["third"].schedule, m)
+    # The bounded ones have no exact mean: theory of first order, with room for the size of the next.
+    bounded = error[-1, :, :2]
+    distance = np.abs(bounded.mean(axis=0) - theory.bias[-1, :2]) - theory.next_order[-1, :2]
+    inside, score = agrees(np.maximum(distance, 0.0), 0.0, standard_error(bounded.T))
+    exact, largest = agrees(exact_scores(numbers, "third"), 0.0, 1.0)
+    verdict, because = judge(inside and exact, fell, "an error is not what the theory says")
+    words = [f"{name} {a:.3f} to {b:.4f} (m^{r:.2f})" for name, a, b, r in zip(PHI_NAMES, *rmse, rate, strict=False)]
+    return Finding(
+        claim="pi_m(phi) tends to pi(phi) for bounded and unbounded phi, from a start far off (Gaussian, alpha = 1/3)",
+        printed="almost sure convergence",
+        measured=(
+            f"root MSE from m = {m[0]} to {m[-1]}: {', '.join(words)}; against theory (bounded) "
+            f"and exact moments (unbounded): largest scores {score:.1f} and {largest:.1f}"
+        ),
+        verdict=verdict,
+        because=because,
+    )
+
+
+def _weights(numbers: Numbers) -> Finding:
+    names = {0.5: "p=0.5", 1.0: "third", 2.0: "p=2", 6.0: "p=6"}
+    step_law = SETTINGS["third"].schedule
+    words, agree, all_fell = [], True, True
+    for p, name in names.items():
+        at = int(np.flatnonzero(numbers[f"{name}/stages"] == numbers["p=2/stages"][-1])[0])
+        fell, _ = falls(errors(numbers, name)[: at + 1, :, :POISSON])
+        agree &= agrees(exact_scores(numbers, name), 0.0, 1.0)[0] and lv.check_steps(step_law, p).ok == (p < 3)
+        all_fell &= fell or p > 3
+        theta = errors(numbers, name)[at, :, THETA].std(ddof=1)
+        mse = np.mean(errors(numbers, name)[at, :, POISSON] ** 2)
+        words.append(f"p = {p:g}: {theta:.3f}, MSE of A sin {mse:.5f}")
+    verdict, because = judge(agree, all_fell, "an average is not that of its weights")
+    last = numbers["p=6/exact_variance"]
+    return Finding(
+        claim="Weights omega = delta^p work too for p < 1/alpha = 3; at p = 6 the first steps keep their share",
+        printed="0 < p < 1/alpha",
+        measured=(
+            f"sd of the average of θ at m = {numbers['p=2/stages'][-1]}: {'; '.join(words)}. At p = 6 its exact sd was "
+            f"{np.sqrt(last[-2]):.3f} a decade earlier. Small p can have the lower MSE: late steps have less bias"
+        ),
+        verdict=verdict,
+        because=because,
+    )
+
+
+def _logistic(numbers: Numbers) -> Finding:
+    m, error = numbers["logistic/stages"], numbers["logistic/average"] - others.logistic_truth()
+    T, delta2, delta3 = (others.LOGISTIC_STEPS.sum_power(int(m[-1]), p) for p in (1.0, 2.0, 3.0))
+    bias = others.logistic_bias()
+    expected = bias.slope * delta2 / T
+    room = bias.share * np.abs(bias.slope) * delta3 / T
+    distance = np.maximum(np.abs(error[-1].mean(axis=0) - expected) - room, 0.0)
+    inside, score = agrees(distance, 0.0, standard_error(error[-1].T))
+    fell, rmse = falls(error)
+    scale = np.sqrt(others.logistic_truth()[3:])
+    mean, variance = rmse[:, :3] / scale, rmse[:, 3:] / scale**2
+    d = scale.size
+    off = error[-1, :, d] / scale[0] ** 2
+    verdict, because = judge(inside, fell, "a bias lies outside of the theory")
+    return Finding(
+        claim="The same for the logistic posterior: mean and variances tend to those by quadrature",
+        printed="almost sure convergence",
+        measured=(
+            f"root MSE of the mean in posterior sds {mean[0].max():.2f} at m = {m[0]}, {mean[1].max():.3f} at "
+            f"m = {m[-1]}; of the variances, relative, {variance[0].max():.2f} and {variance[1].max():.2f}, mostly "
+            f"bias: the first is off by {off.mean():.3f} ± {standard_error(off):.3f}, theory "
+            f"{expected[d] / scale[0] ** 2:.3f}; largest score {score:.1f}"
+        ),
+        verdict=verdict,
+        because=because,
+    )
+
+
+def mse(numbers: Numbers, name: str) -> tuple[Floats, Floats]:
+    """MSE of the average of A sin at every m, and its standard error."""
+    square = numbers[f"{name}/average"][..., POISSON] ** 2
+    return square.mean(axis=-1), standard_error(square)
+
+
+def _exponents(numbers: Numbers) -> Finding:
+    at = np.flatnonzero(np.isin(numbers["third/stages"], numbers["law_stages"]))
+    scores = []
+    for name in ("third", "half"):
+        values = numbers[f"{name}/average"][at][..., POISSON]
+        scores.append((values.mean(axis=-1) - numbers[f"{name}/law_bias"]) / standard_error(values))
+        scores.append(variance_score(values, numbers[f"{name}/law_variance"]))
+    ok, largest = agrees(np.concatenate(scores), 0.0, 1.0)
+    (third, third_error), (half, half_error) = mse(numbers, "third"), mse(numbers, "half")
+    exact_half, exact_third = (
+        numbers[f"{n}/law_bias"][-1] ** 2 + numbers[f"{n}/law_variance"][-1] for n in ("half", "third")
+    )
+    ratio = half[-1] / third[-1]
+    error = ratio * np.hypot(half_error[-1] / half[-1], third_error[-1] / third[-1])
+    m, ahead = numbers["third/stages"][-1], ratio - 2 * error > 1
+    verdict = Verdict.REFUSED if not ok else Verdict.REPRODUCED if ahead else Verdict.TOO_SMALL
+    reasons = {
+        Verdict.REFUSED: "bias or variance is not that of the exact law",
+        Verdict.REPRODUCED: "",
+        Verdict.TOO_SMALL: "at n = 10 the squared bias of alpha = 1/3 outweighs its gain in variance until late",
+    }
+    return Finding(
+        claim="At equal numbers of steps alpha = 1/3 has the smaller MSE than alpha = 1/2, in the end",
+        printed="MSE of order m^-2/3 against m^-1/2 (with logarithms)",
+        measured=(
+            f"MSE at 1/2 over MSE at 1/3, phi = A sin, n = 10, m = {m}: {ratio:.2f} ± {error:.2f}; exact at "
+            f"m = {numbers['law_stages'][-1]}: {exact_half / exact_third:.2f}; bias and variance up to there: largest of {np.concatenate(scores).size} scores {largest:.1f}"
+        ),
+        verdict=verdict,
+        because=reasons[verdict],
+    )
+
+
+def _frozen(numbers: Numbers) -> Finding:
+    scores, spread = exact_scores(numbers, "frozen"), np.sqrt(numbers["frozen/exact_variance"])
+    checked = lv.check_steps(SETTINGS["frozen"].schedule)
+    good, largest = agrees(scores, 0.0, 1.0)
+    m = numbers["frozen/stages"]
+    found = numbers["frozen/average"][..., THETA].std(axis=-1, ddof=1)
+    # Beyond m the time that remains is 0.8/sqrt(m): at the m of every size it moves the spread by less than 5%.
+    stays = abs(spread[-1] / spread[-2] - 1) < 0.05
+    ok = good and stays and not checked.ok
+    return Finding(
+        claim="Outside: steps with a finite sum (alpha = 3/2) freeze the chain, and the average stays random",
+        printed="T_m to infinity is necessary",
+        measured=(
+            f"sd of the average of θ {found[-2]:.3f} at m = {m[-2]}, {found[-1]:.3f} at m = {m[-1]}, exact "
+            f"{spread[-1]:.3f}; largest of {scores.size} scores {largest:.1f}; check_steps: {checked.sentences[0]}"
+        ),
+        verdict=verdict_of(ok),
+        because="" if ok else "the average does not stay random with the exact spread",
+    )
+
+
+def _constant(numbers: Numbers) -> Finding:
+    scores = exact_scores(numbers, "constant")
+    good, largest = agrees(scores, 0.0, 1.0)
+    law = problems.gaussian_law(gaussian.BATCH_SIZE)
+    mean, variance, _ = law.stationary(gaussian.CONSTANT_STEP)
+    values = numbers["constant/average"][-1, :, SQUARE]
+    posterior = gaussian.truth()[SQUARE]
+    away = abs(values.mean() - posterior) / standard_error(values)
+    checked = lv.check_steps(SETTINGS["constant"].schedule)
+    ok = bool(good and away > 5 and not checked.ok)
+    return Finding(
+        claim="Outside: at a constant step the average converges to another number, that of the chain's own law",
+        printed="delta_m to 0 is necessary",
+        measured=(
+            f"average of θ² at delta = {gaussian.CONSTANT_STEP:g}: {values.mean():.3f} ± {standard_error(values):.3f}, "
+            f"chain's own {mean**2 + variance:.3f}, posterior's {posterior:.3f} ({away:.0f} errors away); "
+            f"largest of {scores.size} scores {largest:.1f}"
+        ),
+        verdict=verdict_of(ok),
+        because="" if ok else "the average does not settle where the chain's law puts it",
+    )
+
+
+def _heavy(numbers: Numbers) -> Finding:
+    covered, m = numbers["heavy/covered"], numbers["heavy/stages"]
+    share, error = covered.mean(axis=1), np.sqrt(covered.var(axis=1) / covered.shape[1])
+    hits, chains = int(covered[-1, :, 1].sum()), covered.shape[1]
+    short = stats.binom.cdf(hits, chains, others.LEVEL) < 1e-5
+    middle = np.median(numbers["heavy/average"][-1, :, 1])
+    return Finding(
+        claim="Outside: with heavy tails (Student, 3 degrees of freedom) bars for an unbounded phi are not believable",
+        printed="left out of scope: the drift condition fails",
+        measured=(
+            f"nominal {others.LEVEL:.0%} intervals of single chains at m = {m[-1]} hold E θ² = 3 in {share[-1, 1]:.2f} "
+            f"± {error[-1, 1]:.2f} of cases (median average {middle:.2f}), E tanh² θ in {share[-1, 0]:.2f} ± "
+            f"{error[-1, 0]:.2f}"
+        ),
+        verdict=Verdict.REPRODUCED if short else Verdict.TOO_SMALL,
+        because="" if short else "the intervals do not miss the truth often enough to tell",
+    )

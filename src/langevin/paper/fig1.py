@@ -1,0 +1,118 @@
+"""Figure 1: decay of the MSE for six step-size exponents"""
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy import optimize
+
+from langevin.paper import gaussian_runs as gaussian
+from langevin.paper import style
+from langevin.paper.lab import Lab
+from langevin.paper.study import Finding, Numbers, Row, Verdict, limit
+
+
+def compute(lab: Lab) -> Numbers:
+    """The runs and the exact law that figures 1 to 3 share."""
+    return gaussian.decay(lab)
+
+
+def check(numbers: Numbers) -> list[Finding]:
+    """The runs follow the exact law; the MSE decays for every exponent; which exponent is the best."""
+    agreement = gaussian.follows_law(
+        "At every m and alpha the runs have the bias, the variance and the MSE of the exact finite-m law",
+        "curves of the simulated MSE",
+        gaussian.law_scores(numbers),
+    )
+    return [agreement, _decays(numbers), _best_exponent(numbers)]
+
+
+def _decays(numbers: Numbers) -> Finding:
+    averages, m = numbers["averages"], numbers["m"]
+    change, stderr = gaussian.log_ratio(averages[:, -1], averages[:, 0])
+    bound = limit(change.size)
+    verdict, because = Verdict.REPRODUCED, ""
+    if not np.all(change < bound * stderr):
+        verdict, because = Verdict.REFUSED, "the MSE grows with m"
+    elif not np.all(change < -bound * stderr):
+        verdict, because = (
+            Verdict.TOO_SMALL,
+            f"m = {gaussian.tidy(m[-1])} is too short for the fall to stand out from its error",
+        )
+    falls = ", ".join(
+        f"{alpha:g}: {c:.2f} ± {s:.2f}" for alpha, c, s in zip(numbers["alpha"], change, stderr, strict=True)
+    )
+    return Finding(
+        claim="The MSE decays for every exponent",
+        printed="algebraic decay for all six",
+        measured=f"log MSE(m = {gaussian.tidy(m[-1])}) - log MSE(m = {m[0]}) by alpha: {falls}",
+        verdict=verdict,
+        because=because,
+    )
+
+
+def _best_exponent(numbers: Numbers) -> Finding:
+    alpha, last = numbers["alpha"], numbers["averages"][:, -1]
+    mse, stderr = gaussian.simulated_mse(last)
+    best = int(np.argmin(gaussian.exact_mse(numbers)[:, -1]))
+    others = np.arange(alpha.size) != best
+    lead, error = gaussian.log_ratio(last[best], last[others])
+    if not np.all(lead < limit(lead.size) * error):
+        verdict, because = Verdict.REFUSED, "the runs put another exponent first than the exact law does"
+    elif alpha[best] == 0.33:
+        verdict, because = Verdict.REPRODUCED, ""
+    else:
+        verdict = Verdict.TOO_SMALL
+        because = (
+            f"the squared bias still counts, and it is smaller for alpha = {alpha[best]:g}; by the two-term form "
+            f"alpha = 1/3 has the smaller MSE from m = {gaussian.tidy(overtaking(1 / 3, alpha[best]))} on"
+        )
+    found = ", ".join(
+        f"{alpha[i]:g}: ({1e3 * mse[i]:.2f} ± {1e3 * stderr[i]:.2f})e-3" for i in np.flatnonzero(alpha >= 0.3)
+    )
+    return Finding(
+        claim="The smallest MSE belongs to an exponent near 1/3",
+        printed="fastest decay at approximately alpha = 0.33",
+        measured=f"at m = {gaussian.tidy(numbers['m'][-1])} smallest for alpha = {alpha[best]:g} by the exact law; "
+        f"simulated by alpha: {found}",
+        verdict=verdict,
+        because=because,
+    )
+
+
+def overtaking(alpha: float, other: float) -> float:
+    """The m from which `alpha` has a smaller MSE than `other`, by the two-term form."""
+
+    def lead(log_m: float) -> float:
+        m = np.round(np.exp(log_m))
+        return float(np.log(gaussian.two_terms(alpha, m) / gaussian.two_terms(other, m)))
+
+    return float(np.exp(optimize.brentq(lead, np.log(1e4), np.log(1e15), xtol=1e-6)))
+
+
+def table(numbers: Numbers) -> list[Row]:
+    """One row for each exponent and m."""
+    mse, stderr = gaussian.simulated_mse(numbers["averages"])
+    mean, exact = numbers["averages"].mean(axis=-1), gaussian.exact_mse(numbers)
+    return [
+        {
+            "alpha": float(alpha), "m": int(m), "runs": numbers["averages"].shape[-1], "mse": float(mse[i, j]),
+            "mse_stderr": float(stderr[i, j]), "bias": float(mean[i, j]), "exact_mse": float(exact[i, j]),
+            "exact_bias": float(numbers["bias"][i, j]), "exact_variance": float(numbers["variance"][i, j]),
+            "two_term_mse": float(gaussian.two_terms(alpha, m)),
+        }
+        for i, alpha in enumerate(numbers["alpha"])
+        for j, m in enumerate(numbers["m"])
+    ]  # fmt: skip
+
+
+def draw(numbers: Numbers) -> dict[str, Figure]:
+    """MSE against m: simulation, exact law and the two-term form."""
+    figure, axes = style.new_figure(width=8.4, height=4.8)
+    gaussian.draw_curves(axes, numbers["m"], numbers, 1.0, [f"α = {alpha:g}" for alpha in numbers["alpha"]])
+    for alpha, colour in zip(numbers["alpha"], style.COLOURS, strict=False):
+        axes.plot(numbers["m"], gaussian.two_terms(alpha, numbers["m"]), color=colour, alpha=0.7, **style.ASYMPTOTE)
+    gaussian.draw_key(axes, two_terms=True)
+    axes.set_xlabel("number of steps m")
+    axes.set_ylabel("MSE of $\\pi_m(\\varphi)$")
+    axes.set_title("The MSE decays for every exponent, and the exact law says how fast")
+    style.legend_outside(figure, axes)
+    return {"fig1": figure}

@@ -1,0 +1,205 @@
+"""SGLD chains of several meshes on one Brownian path: how fast they approach the Langevin diffusion (section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from langevin.data.source import as_source
+from langevin.data.subsample import Subsample
+from langevin.engine.checks import is_kernel, require, whole_number
+from langevin.kernels import SGLD
+from langevin.target import Layout, Target
+from langevin.theory._coupled import Floats, Grid, Group, Integers, Problem, PyTree
+
+# Paths are worked through in groups whose states on the fine grid take up to 32 MB an array.
+_GROUP_FLOATS = 2**22
+_SGLD = SGLD()
+
+
+class Order(NamedTuple):
+    """A fitted power of the step, and its standard error over the Brownian paths."""
+
+    value: float
+    stderr: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ± {self.stderr:.3f}"
+
+
+@dataclass(frozen=True, eq=False)
+class DiffusionLimit:
+    """Sup-norm distances of coupled chains to the diffusion; arrays over (meshes, paths), |.| is Euclidean.
+
+    `mesh` is the largest step of each chain and `rms_step` its root mean square over time, sqrt(sum delta^3 / time);
+    for equal steps they are one. `error_at_mesh` is max_k |theta_k - reference(T_k)|, `error_everywhere` the maximum
+    over the whole fine grid of the chain's linear interpolation, `error_at_end` the vector at the last T_k. The last
+    five fields are the first paths themselves: fine `times` with `brownian` and `reference` of shape (paths, times, d),
+    and for each chain its T_k in `mesh_times` and theta_k in `chains`.
+    """
+
+    num_steps: Integers
+    mesh: Floats
+    rms_step: Floats
+    error_at_mesh: Floats
+    error_everywhere: Floats
+    error_at_end: Floats
+    times: Floats = field(repr=False)
+    brownian: Floats = field(repr=False)
+    reference: Floats = field(repr=False)
+    mesh_times: tuple[Floats, ...] = field(repr=False)
+    chains: tuple[Floats, ...] = field(repr=False)
+
+    @property
+    def order_at_mesh(self) -> Order:
+        """p in error ~ rms_step^p at the chains' own times: 1 without gradient noise, 1/2 with it.
+
+        What the steps leave out are increments of martingales, which add up in mean square over time. So it is not the
+        largest of decreasing steps that sets the error.
+        """
+        return self.order(self.error_at_mesh, self.rms_step)
+
+    @property
+    def order_everywhere(self) -> Order:
+        """The same over all t: between mesh points a path strays by sqrt(delta log 1/delta), so a little below 1/2."""
+        return self.order(self.error_everywhere, self.rms_step)
+
+    @staticmethod
+    def order(errors: Floats, steps: Floats) -> Order:
+        """Least squares on logarithms path by path: chains on one path are dependent, paths are not.
+
+        NaN for a single mesh, and where an error is exactly 0.
+        """
+        x = np.log(steps) - np.log(steps).mean()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slopes = x @ np.log(errors) / (x @ x)
+            stderr = slopes.std(ddof=1) / np.sqrt(slopes.size) if slopes.size > 1 else np.nan
+        return Order(float(slopes.mean()), float(stderr))
+
+    def __str__(self) -> str:
+        paths = self.error_at_mesh.shape[1]
+        lines = [f"{'steps':>8}{'mesh':>12}{'at mesh points':>24}{'over all t':>24}"]
+        for row in range(len(self.mesh)):
+            cells = [_mean_and_stderr(e[row]) for e in (self.error_at_mesh, self.error_everywhere)]
+            lines.append(f"{self.num_steps[row]:>8}{self.mesh[row]:>12.4g}{cells[0]:>24}{cells[1]:>24}")
+        lines.append(f"{'order':>8}{'':>12}{self.order_at_mesh!s:>24}{self.order_everywhere!s:>24}")
+        return f"Sup-norm error on [0, {self.times[-1]:g}], mean of {paths} Brownian paths\n" + "\n".join(lines)
+
+
+def diffusion_limit(
+    target: Target,
+    data: PyTree,
+    theta_0: PyTree,
+    *,
+    time: float,
+    meshes: Sequence[int],
+    subsample: Subsample | None = None,
+    alpha: float = 0.0,
+    kernel: Any = _SGLD,
+    paths: int = 64,
+    refine: int = 16,
+    keep_paths: int = 1,
+    seed: int = 0,
+) -> DiffusionLimit:
+    """Chains on [0, time] with `meshes` numbers of steps, all driven by the same Brownian path W of each replicate.
+
+        eta_k = (W(T_k) - W(T_{k-1})) / sqrt(delta_k),   delta_k = T_k - T_{k-1} proportional to k^-alpha
+
+    go through `kernel.step` with the full gradient (`subsample` None) or with minibatches that are independent for each
+    chain. The reference is plain SGLD with the full gradient on a grid of equal steps, `refine` times as many as the
+    finest chain has; T_k are rounded to that grid, so that all chains share W exactly. All in float64.
+    Cost: refine * max(meshes) * N datum visits a path, and memory for some paths at a time, whatever their number.
+
+    Example:
+        >>> import langevin as lv
+        >>> target = lv.Target(lambda theta: -0.5 * theta**2)
+        >>> result = diffusion_limit(target, None, 1.0, time=4.0, meshes=[32, 64, 128], paths=16)
+        >>> abs(result.order_at_mesh.value - 1.0) < 0.1
+        True
+    """
+    require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
+    good = is_kernel(kernel) and not hasattr(kernel, "target_acceptance")
+    require(good, "kernel", kernel, "a kernel that takes gradients and steps", "lv.SGLD()")
+    number = isinstance(time, (int, float, np.number)) and 0 < time < np.inf
+    require(number, "time", time, "a positive finite number", "a few relaxation times of the posterior")
+    number = isinstance(alpha, (int, float, np.number)) and 0 <= alpha < 1
+    require(number, "alpha", alpha, "a number in [0, 1)", "1/3, or 0 for equal steps")
+    counts = _checked_meshes(meshes)
+    paths = whole_number("paths", paths, 1, try_this=64)
+    refine = whole_number("refine", refine, 2, try_this=16)
+    keep_paths = whole_number("keep_paths", keep_paths, 0, paths, try_this=1)
+    seed = whole_number("seed", seed, 0, 2**64 - 1)
+    layout = Layout.of(theta_0)
+    source = None if data is None else as_source(data)
+    grid = Grid(float(time), refine * max(counts))
+    ends = [grid.ends(count, float(alpha)) for count in counts]
+    with jax.enable_x64(True):
+        problem = Problem.of(target, layout, source, subsample)
+        start = np.asarray(layout.ravel(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), theta_0)))
+        groups = [
+            Group.run(problem, kernel, start, grid, counts, ends, numbers, keep_paths, seed)
+            for numbers in _groups(paths, grid.cells * layout.size)
+        ]
+    result = _joined(groups, paths, keep_paths, counts, grid, ends)
+    _check_finite(result)
+    return result
+
+
+def _groups(paths: int, floats: int) -> Iterator[Integers]:
+    """Path numbers in groups of one size, so that they share a compilation; the last ones may exceed the paths."""
+    count = -(-paths // max(1, _GROUP_FLOATS // floats))
+    size = -(-paths // count)
+    return (np.arange(first, first + size) for first in range(0, paths, size))
+
+
+def _checked_meshes(meshes: Sequence[int]) -> list[int]:
+    counts = np.asarray(meshes)
+    good = counts.ndim == 1 and counts.size and counts.dtype.kind in "iu" and counts.min() > 0
+    good = good and len(set(counts.tolist())) == counts.size and counts.max() < 2**31
+    require(good, "meshes", meshes, "a list of distinct numbers of steps", "[32, 64, 128, 256]")
+    return [int(count) for count in counts]
+
+
+def _joined(
+    groups: list[Group], paths: int, keep: int, counts: list[int], grid: Grid, ends: list[Integers]
+) -> DiffusionLimit:
+    """The paths of all groups, without those beyond the number asked for."""
+
+    def errors(name: str) -> Floats:
+        return np.concatenate([getattr(group, name) for group in groups], axis=1)[:, :paths]
+
+    times: Floats = np.arange(grid.cells + 1, dtype=np.float64) * (grid.time / grid.cells)
+    steps = [np.diff(times[end]) for end in ends]
+    return DiffusionLimit(
+        num_steps=np.array(counts),
+        mesh=np.array([delta.max() for delta in steps]),
+        rms_step=np.array([grid.time * np.sqrt(np.sum((delta / grid.time) ** 3)) for delta in steps]),
+        error_at_mesh=errors("at_mesh"),
+        error_everywhere=errors("everywhere"),
+        error_at_end=errors("at_end"),
+        times=times,
+        brownian=np.concatenate([group.brownian for group in groups])[:keep],
+        reference=np.concatenate([group.reference for group in groups])[:keep],
+        mesh_times=tuple(times[end] for end in ends),
+        chains=tuple(np.concatenate(parts)[:keep] for parts in zip(*(g.chains for g in groups), strict=True)),
+    )
+
+
+def _check_finite(result: DiffusionLimit) -> None:
+    bad = ~np.isfinite(result.error_everywhere).all(axis=1)
+    if bad.any():
+        row = int(np.argmax(result.mesh * bad))
+        raise ValueError(
+            f"meshes must be fine enough for finite chains, got {result.num_steps[row]} steps of up to "
+            f"{result.mesh[row]:.3g}, with which a chain or the reference left the finite numbers. Use more steps or a "
+            f"shorter time, and start where the log density is finite."
+        )
+
+
+def _mean_and_stderr(values: Floats) -> str:
+    stderr = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else np.nan
+    return f"{values.mean():.3g} ± {stderr:.1g}"
