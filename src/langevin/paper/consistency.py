@@ -24,6 +24,7 @@ from langevin.paper.consistency_gaussian import (
     THETA,
     truth,
 )
+from langevin.paper.consistency_others import HEAVY_NAMES
 from langevin.paper.lab import Lab
 from langevin.paper.replicates import standard_error
 from langevin.paper.study import Finding, Floats, Numbers, Row
@@ -49,7 +50,7 @@ def table(numbers: Numbers) -> list[Row]:
         exact = consistency_others.logistic_truth()
         rows += _rows("logistic", names, numbers["logistic/stages"], numbers["logistic/average"] - exact, exact)
         exact = consistency_others.heavy_truth()
-        rows += _rows("heavy", ["tanh² θ", "θ²"], numbers["heavy/stages"], numbers["heavy/average"] - exact, exact)
+        rows += _rows("heavy", HEAVY_NAMES, numbers["heavy/stages"], numbers["heavy/average"] - exact, exact)
     return rows
 
 
@@ -97,7 +98,7 @@ def _draw_errors(numbers: Numbers) -> Figure:
         panel.set_xlabel("number of steps m")
     handles, labels = axes[1, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5)
-    figure.suptitle("Along every trajectory the average closes in on the posterior expectation (α = 1/3)")
+    figure.suptitle("Along its trajectories the average closes in on the posterior expectation (α = 1/3)")
     return figure
 
 
@@ -161,13 +162,13 @@ def _draw_coverage(panel: Axes, numbers: Numbers) -> None:
     panel.axhline(consistency_others.LEVEL, color=style.COLOURS[6], **style.ASYMPTOTE, label="nominal")
     if "heavy/stages" in numbers:
         covered, m = numbers["heavy/covered"], numbers["heavy/stages"]
-        for i, label in enumerate(("tanh² θ, bounded", "θ², unbounded")):
+        for i, label in enumerate(HEAVY_NAMES):
             share = covered[..., i].mean(axis=-1)
             error = 2 * np.sqrt(share * (1 - share) / covered.shape[1])
             panel.errorbar(m, share, error, label=label, **_look(i))
     panel.set_ylim(0, 1.02)
     panel.set_ylabel("intervals that hold the truth")
-    panel.set_title("Heavy tails (Student, 3 d.o.f.): bars too short")
+    panel.set_title("Heavy tails (Student, 3 d.o.f.): bars too short for θ²")
 
 
 def _draw_exponents(panel: Axes, numbers: Numbers) -> None:
@@ -178,4 +179,4 @@ def _draw_exponents(panel: Axes, numbers: Numbers) -> None:
         panel.plot(numbers["law_stages"], exact, color=style.COLOURS[i], **style.EXACT)
     panel.set_yscale("log")
     panel.set_ylabel("MSE of π$_m$(A sin)")
-    panel.set_title("Inside: α = 1/3 overtakes 1/2 late (n = 10; lines: exact)")
+    panel.set_title("Inside: at n = 10, α = 1/2 leads until late (lines: exact)")

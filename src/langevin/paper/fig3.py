@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from langevin.paper import gaussian_runs as gaussian
 from langevin.paper import problems, style
 from langevin.paper.lab import Lab
+from langevin.paper.replicates import variance_score
 from langevin.paper.study import Finding, Numbers, Row, Verdict, agrees, limit
 
 
@@ -63,7 +64,7 @@ def _variance_above(numbers: Numbers) -> Finding:
     deviations = averages - averages.mean(axis=-1, keepdims=True)
     found, stderr = gaussian.simulated_mse(deviations * np.sqrt(T_m)[:, None])
     follows, _ = gaussian.passes(gaussian.law_scores(numbers)[1][high, -1])
-    arrived, _ = gaussian.passes(gaussian.square_scores(deviations, sigma2 / T_m, averages.shape[-1] - 1))
+    arrived, _ = gaussian.passes(variance_score(averages, sigma2 / T_m))
     each = zip(alpha, found, stderr, T_m * numbers["variance"][high, -1], strict=True)
     verdict, because = Verdict.REPRODUCED, ""
     if not follows:

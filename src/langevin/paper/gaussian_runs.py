@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 import langevin as lv
 from langevin.paper import problems
 from langevin.paper.lab import Lab
+from langevin.paper.replicates import mean_score, square_score, standard_error, variance_score
 from langevin.paper.study import Finding, Floats, Numbers, Verdict, limit
 from langevin.paper.style import ASYMPTOTE, COLOURS, EXACT, MARKS, SIMULATED
 from langevin.theory import PoissonSolution, known_solution
@@ -81,7 +82,7 @@ def cell(lab: Lab, name: str, alpha: float, batch_size: int, horizons: Sequence[
                 "averages": _replicates(lab, alpha, batch_size, horizons, chains, seed)
             },
             alpha=alpha, batch_size=batch_size, horizons=list(horizons), chains=[chains[0], chains[-1]],
-            run_seed=seed, kernel=repr(lab.kernel),
+            run_seed=seed,
         )  # fmt: skip
         runs.append(part["averages"])
     return dict(law) | {"averages": np.concatenate(runs, axis=-1)}
@@ -164,9 +165,8 @@ def exact_mse(numbers: Numbers) -> Floats:
 
 def simulated_mse(averages: Floats) -> tuple[Floats, Floats]:
     """The mean square over the last axis, the replicates, and its standard error; not finite after a divergence."""
-    square = averages**2
     with np.errstate(invalid="ignore"):
-        return square.mean(axis=-1), square.std(axis=-1, ddof=1) / np.sqrt(square.shape[-1])
+        return (averages**2).mean(axis=-1), standard_error(averages**2)
 
 
 def log_ratio(top: Floats, bottom: Floats) -> tuple[Floats, Floats]:
@@ -174,7 +174,7 @@ def log_ratio(top: Floats, bottom: Floats) -> tuple[Floats, Floats]:
     above, below = simulated_mse(top)[0], simulated_mse(bottom)[0]
     with np.errstate(invalid="ignore", divide="ignore"):
         influence = top**2 / above[..., None] - bottom**2 / below[..., None]
-        return np.log(above / below), influence.std(axis=-1, ddof=1) / np.sqrt(influence.shape[-1])
+        return np.log(above / below), standard_error(influence)
 
 
 class Power(NamedTuple):
@@ -198,7 +198,7 @@ def fitted_power(numbers: Numbers, x: ArrayLike) -> Power:
     mse, square = simulated_mse(numbers["averages"])[0][:, window], numbers["averages"][:, window] ** 2
     with np.errstate(invalid="ignore"):
         influence = np.einsum("ah,ahr->ar", weight, square / mse[..., None])
-        stderr = influence.std(axis=-1, ddof=1) / np.sqrt(influence.shape[-1])
+        stderr = standard_error(influence)
         simulated = (weight * np.log(mse)).sum(axis=-1)
     return Power(simulated, stderr, (weight * np.log(exact_mse(numbers)[:, window])).sum(axis=-1))
 
@@ -211,28 +211,15 @@ def last_decade(m: np.ndarray) -> np.ndarray:
 def law_scores(numbers: Numbers) -> Floats:
     """Standard normal scores of bias, variance and MSE against the exact law, along a new first axis."""
     averages, bias, variance = numbers["averages"], numbers["bias"], numbers["variance"]
-    runs = averages.shape[-1]
     with np.errstate(invalid="ignore"):
-        mean = averages.mean(axis=-1)
         scores = np.stack(
             [
-                (mean - bias) / np.sqrt(variance / runs),
-                square_scores(averages - mean[..., None], variance, runs - 1),
-                square_scores(averages, bias**2 + variance, runs),
+                mean_score(averages, bias, variance),
+                variance_score(averages, variance),
+                square_score(averages, bias**2 + variance, averages.shape[-1]),
             ]
         )
     return np.where(np.isfinite(scores), scores, np.inf)
-
-
-def square_scores(deviations: Floats, expected: Floats, free: int) -> Floats:
-    """Normal scores of sums of squares over the last axis whose mean should be `free` times `expected`.
-
-    A mean square of values with kurtosis k has relative variance (k - 1)/free, that of a chi-square with
-    2 free/(k - 1) degrees of freedom (Box); its cube root is close to normal far into the tails (Wilson, Hilferty).
-    """
-    square = deviations**2
-    wide = ((square**2).mean(axis=-1) / square.mean(axis=-1) ** 2 - 1) / (9 * free)
-    return np.asarray((np.cbrt(square.sum(axis=-1) / (free * expected)) - (1 - wide)) / np.sqrt(wide))
 
 
 def follows_law(claim: str, printed: str, scores: Floats) -> Finding:

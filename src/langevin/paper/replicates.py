@@ -16,13 +16,16 @@ def mean_score(values: Floats, mean: Floats | float, variance: Floats | float) -
 
 
 def variance_score(values: Floats, variance: Floats | float) -> Floats:
-    """Score of the sample variance over the last axis.
+    """Score of the sample variance over the last axis."""
+    return square_score(values - values.mean(axis=-1, keepdims=True), variance, values.shape[-1] - 1)
 
-    A mean square of R values of kurtosis k spreads like a chi-square with 2 (R - 1)/(k - 1) degrees of freedom, and
-    the cube root of a chi-square is nearly normal far into its tails.
+
+def square_score(deviations: Floats, expected: Floats | float, free: int) -> Floats:
+    """Score of a sum of squares over the last axis whose mean should be `free` times `expected`.
+
+    A mean square of values with kurtosis k has relative variance (k - 1)/free, that of a chi-square with
+    2 free/(k - 1) degrees of freedom (Box); its cube root is close to normal far into the tails (Wilson, Hilferty).
     """
-    free = values.shape[-1] - 1
-    square = (values - values.mean(axis=-1, keepdims=True)) ** 2
-    kurtosis = np.mean(square**2, axis=-1) / np.mean(square, axis=-1) ** 2
-    wide = (kurtosis - 1) / (9 * free)
-    return (np.cbrt(square.sum(axis=-1) / (free * np.asarray(variance))) - (1 - wide)) / np.sqrt(wide)
+    square = deviations**2
+    wide = ((square**2).mean(axis=-1) / square.mean(axis=-1) ** 2 - 1) / (9 * free)
+    return np.asarray((np.cbrt(square.sum(axis=-1) / (free * np.asarray(expected))) - (1 - wide)) / np.sqrt(wide))
