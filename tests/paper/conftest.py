@@ -1,11 +1,24 @@
-"""Verdicts in the tests are given at a level that fits the suite's false-alarm budget."""
+"""What the tests of the studies share: a strict level for verdicts, and one folder of finished parts."""
+
+import os
 
 import pytest
 
 from langevin.paper import study
+from langevin.paper.lab import Lab
 
 
 @pytest.fixture(autouse=True)
 def strict_level(monkeypatch):
     """A user's run may refuse an honest claim once in 1e5 checks; the test suite must not."""
     monkeypatch.setattr(study, "FALSE_ALARM", 1e-9)
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory, testrun_uid):
+    """The smallest size, with one folder for all tests and all test processes: parts are computed once."""
+    folder = tmp_path_factory.mktemp("parts")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = tmp_path_factory.getbasetemp().parent / f"parts-{testrun_uid}"
+        folder.mkdir(exist_ok=True)
+    return Lab("tiny", folder=folder)

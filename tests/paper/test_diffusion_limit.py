@@ -1,64 +1,31 @@
-"""The diffusion limit: an honest sampler is not refused, sabotaged ones are, and the closed forms hold."""
+"""The diffusion limit: which claims a sabotaged sampler breaks, and the closed forms."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import special
 
-from langevin.kernels.sgld import SGLDState
 from langevin.paper import diffusion_exact, diffusion_limit
-from langevin.paper.lab import Lab
 from langevin.paper.problems import gaussian
 from langevin.paper.study import Verdict
+from tests.paper.twins import TWINS, Twin
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Sabotaged:
-    """SGLD with factors on drift and noise: numbers in a pytree, so that one compilation serves all twins."""
-
-    drift: float = 1.0
-    noise: float = 1.0
-
-    def init(self, theta, eta):
-        return SGLDState(theta)
-
-    def step(self, state, grad, eta, delta):
-        return SGLDState(state.theta + 0.5 * delta * (self.drift * grad) + jnp.sqrt(delta) * (self.noise * eta))
-
-
-@pytest.fixture(scope="module")
-def numbers():
-    return diffusion_limit.compute(Lab("tiny"))
-
-
-def test_the_honest_sampler_is_not_refused(numbers):
-    findings = diffusion_limit.check(numbers)
+def test_the_verdicts_on_the_honest_sampler(lab):
+    findings = diffusion_limit.check(diffusion_limit.compute(replace(lab, kernel=Twin())))
     assert [finding.verdict for finding in findings] == [Verdict.REPRODUCED] * 7 + [Verdict.CORRECTED]
     assert findings[-1].erratum == 14
 
 
-@pytest.mark.parametrize("twin", [Sabotaged(noise=2**0.5), Sabotaged(drift=2.0)], ids=["noise", "drift"])
-def test_a_sabotaged_sampler_is_refused(twin):
-    findings = diffusion_limit.check(diffusion_limit.compute(Lab("tiny", kernel=twin)))
+@pytest.mark.parametrize("twin", TWINS.values(), ids=TWINS)
+def test_what_a_sabotaged_sampler_is_refused_for(twin, lab):
+    findings = diffusion_limit.check(diffusion_limit.compute(replace(lab, kernel=twin)))
     verdicts = [finding.verdict for finding in findings]
     # Order with the full gradient, order over all t, exact law and identity; gradient noise may drown the rest.
     assert all(verdicts[i] is Verdict.REFUSED for i in (0, 2, 4, 6, 7))
     assert "scores" in findings[6].measured and float(findings[6].measured.split()[-1]) > 100
-
-
-def test_table_and_pictures(numbers):
-    rows = diffusion_limit.table(numbers)
-    assert len(rows) == 8 * 5 and all(row.keys() == rows[0].keys() for row in rows)
-    assert all(np.isfinite(value) for row in rows for value in row.values() if not isinstance(value, str))
-    assert list(diffusion_limit.draw(numbers)) == ["diffusion_limit", "diffusion_limit_orders"]
-
-
-# --- closed forms ---
 
 
 def test_the_median_of_the_largest_bridge():

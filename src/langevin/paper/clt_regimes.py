@@ -57,7 +57,7 @@ def compute(lab: Lab) -> Numbers:
     numbers: dict[str, np.ndarray] = {"stages": np.asarray(stages)}
     for name, schedule in REGIMES.items():
         asked = {"schedule": repr(schedule), "stages": list(stages)}
-        law = lab.part(f"clt/{name}/law", partial(_law, schedule, stages), **asked)
+        law = lab.reference.part(f"clt/{name}/law", partial(_law, schedule, stages), **asked)
         runs = [
             lab.part(
                 f"clt/{name}/runs{b}",

@@ -165,7 +165,7 @@ def compute(lab: Lab) -> Numbers:
         stages = far if setting.long else short
         asked = {"schedule": repr(setting.schedule), "p": setting.p, "stages": list(stages)}
         runs = lab.part(f"consistency/{name}", partial(_averages, lab, setting, stages, chains), **asked, chains=chains)
-        exact = lab.part(
+        exact = lab.reference.part(
             f"consistency/{name}/exact", partial(exact_moments, setting.schedule, setting.p, stages), **asked
         )
         numbers |= {f"{name}/average": runs["average"], f"{name}/stages": np.asarray(stages)}
@@ -174,7 +174,7 @@ def compute(lab: Lab) -> Numbers:
     at = [m for m in short if m <= 10_000]
     for name in ("third", "half"):
         schedule = SETTINGS[name].schedule
-        law = lab.part(
+        law = lab.reference.part(
             f"consistency/{name}/law", partial(_average_law, schedule, at), schedule=repr(schedule), stages=at
         )
         numbers |= {f"{name}/law_{key}": value for key, value in law.items()} | {"law_stages": np.asarray(at)}

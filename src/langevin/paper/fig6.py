@@ -6,7 +6,6 @@ NUTS, SGLD with a control variate, the Poisson-corrected estimate, and the Lapla
 All start at the mode; what it takes to get there, or to adapt, is stated apart.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,8 +32,7 @@ def compute(lab: Lab) -> Numbers:
     passes = [p for p in _PASSES if p <= last]
     count = lab.choose(tiny=256, quick=128, full=512)
     # Baselines do not depend on the sampler under test. Asked for first: what is missing shows before any work is done.
-    reference = replace(lab, kernel=lv.SGLD())
-    methods = baselines.methods(reference, passes, count)
+    methods = baselines.methods(lab.reference, passes, count)
     mse = runs.squared_errors(runs.heat_map(lab)[0]).mean(axis=-1)
     i, j = np.unravel_index(np.argmin(mse), mse.shape)
     # The paper's setting first, the best cell of the first map second.
@@ -63,7 +61,7 @@ def compute(lab: Lab) -> Numbers:
         "sgld tuned": found["estimates"][:, 1],
     }
     for part, work in methods.items():
-        numbers |= reference.part(f"fig6/{part}", work, **asked)
+        numbers |= lab.reference.part(f"fig6/{part}", work, **asked)
     model = problems.logistic()
     numbers["laplace"] = np.array(model.laplace_covariance[0, 0] / model.truth().covariance[0, 0])
     return numbers

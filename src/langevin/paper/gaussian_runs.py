@@ -67,7 +67,7 @@ def cell(lab: Lab, name: str, alpha: float, batch_size: int, horizons: Sequence[
     """Replicates and exact law for one exponent and batch size; `number` sets the cell's seed apart."""
     # The short runs of the smallest size need more replicates to tell a wrong sampler from a right one.
     groups = lab.choose(tiny=2, quick=1, full=2)
-    law = lab.part(
+    law = lab.reference.part(
         f"{name}/law",
         lambda: _law(alpha, batch_size, horizons),
         alpha=alpha, batch_size=batch_size, horizons=list(horizons),

@@ -4,7 +4,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -32,6 +32,11 @@ class Lab:
     folder: Path | None = None
     kernel: Any = field(default_factory=lv.SGLD)
     report: Callable[[str], None] = lambda part: None
+
+    @property
+    def reference(self) -> "Lab":
+        """This lab with plain SGLD, for exact laws and baselines: they are the same whatever is put to the test."""
+        return replace(self, kernel=lv.SGLD())
 
     def choose(self, *, tiny: Any, quick: Any, full: Any) -> Any:
         """The one of three values that belongs to this size."""

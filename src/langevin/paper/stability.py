@@ -83,7 +83,8 @@ def compute(lab: Lab) -> Numbers:
     }
     for name, (part, parameters) in parts.items():
         if name != "logistic" or logistic:
-            found = lab.part(f"stability/{name}", part, **parameters)
+            where = lab.reference if name == "conditions" else lab
+            found = where.part(f"stability/{name}", part, **parameters)
             numbers.update({f"{name}.{key}": value for key, value in found.items()})
     return numbers
 
