@@ -10,76 +10,44 @@ is a replicate, and every cell has a seed of its own. Nothing is fitted: the law
 """
 
 import argparse
-from collections.abc import Callable
 from functools import cache
 from time import monotonic
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
 import langevin as lv
-from langevin.theory.gaussian import AverageLaw, LinearGaussianLaw
+from langevin.paper import problems
+from langevin.paper.replicates import square_score
+from langevin.theory.gaussian import AverageLaw
 
 ALPHAS = (0.2, 1 / 3, 0.5)
 HORIZONS = (100, 1000, 10_000)
 BATCHES = tuple((n, replacement) for n in (1, 10, 100) for replacement in (True, False))
-
-Phi = Callable[[jax.Array], jax.Array]
-
-
-@cache
-def problem() -> tuple[lv.models.LinearGaussian, Phi]:
-    """The model with its data, and phi = A g in closed form."""
-    model = lv.models.LinearGaussian.simulate(seed=1)
-    mu, sd = model.mu_p, model.sigma_p
-
-    def phi(theta: jax.Array) -> jax.Array:
-        x = theta - mu
-        return -0.5 * (x / sd**2 * jnp.cos(x - sd / 2) + jnp.sin(x - sd / 2))
-
-    return model, phi
-
-
-def schedule(alpha: float) -> lv.Power:
-    """The paper's steps, the first one below the posterior standard deviation."""
-    m_0 = lv.schedules.m_0_for(alpha, problem()[0].sigma_p)
-    return lv.Power(scale=1.0, m_0=float(m_0), alpha=alpha)
 
 
 def subsample(n: int, replacement: bool) -> Any:
     return lv.WithReplacement(n) if replacement else lv.WithoutReplacement(n)
 
 
-def rounded_steps(alpha: float, num_steps: int) -> np.ndarray:
-    """delta_1 ... delta_m as the device uses them."""
-    return schedule(alpha).delta(np.arange(1, num_steps + 1)).astype(np.float32).astype(np.float64)
-
-
 @cache
 def exact_law(alpha: float, n: int, replacement: bool, horizons: tuple[int, ...]) -> AverageLaw:
     """Bias, variance and mean squared error at each horizon, without simulation."""
-    model, _ = problem()
-    law = LinearGaussianLaw(model.x, model.sigma_theta, model.sigma_x, n, replacement)
-    steps, start = rounded_steps(alpha, max(horizons)), float(model.theta_0)
+    model = problems.gaussian()
+    steps = problems.rounded_steps(problems.gaussian_steps(alpha), max(horizons))
+    law, start = problems.gaussian_law(n, replacement), float(model.theta_0)
     return law.average_sin(steps, start, horizons, shift=model.mu_p + model.sigma_p / 2)
 
 
 def replicates(alpha: float, sampler: Any, num_steps: int, runs: int, seed: int, **parts: Any) -> lv.Ledger:
     """One call of `runs` chains; `parts` replaces pieces of the honest sampler."""
-    model, phi = problem()
+    model = problems.gaussian()
     return lv.run(
-        model.target, model.data, model.theta_0, schedule=schedule(alpha), num_steps=num_steps, chains=runs,
-        seed=seed, subsample=sampler, observables={"phi": phi}, progress=False, **parts,
+        model.target, model.data, model.theta_0, schedule=problems.gaussian_steps(alpha), num_steps=num_steps,
+        chains=runs, seed=seed, subsample=sampler, observables={"phi": problems.gaussian_phi()}, progress=False,
+        **parts,
     )  # fmt: skip
-
-
-def averages(ledger: lv.Ledger) -> np.ndarray:
-    """pi_m(phi) of every chain, from the ledger's sums."""
-    centred = ledger.values["phi"].sum(axis=1)[:, 0] / ledger.sum_omega.sum()
-    return centred + ledger.columns["phi"].reference[0]
 
 
 class Scores(NamedTuple):
@@ -101,28 +69,14 @@ class Scores(NamedTuple):
         return (b * b - 2 * rho * b * v + v * v) / (1 - rho * rho)
 
 
-def square_score(deviations: np.ndarray, expected: float, lost: int) -> float:
-    """Score of sum(deviations^2) against (R - lost) * expected.
-
-    A mean square of R values of kurtosis k has relative variance (k - 1)/R: that of a chi-square with
-    nu = 2 (R - lost)/(k - 1) degrees of freedom (Box), made normal by its cube root (Wilson-Hilferty), which
-    holds far into the tails. k comes from the sample; for Gaussian values it is independent of their scale.
-    """
-    free = len(deviations) - lost
-    square = deviations**2
-    kurtosis = np.mean(square**2) / np.mean(square) ** 2
-    wide = (kurtosis - 1) / (9 * free)
-    return float((np.cbrt(square.sum() / (free * expected)) - (1 - wide)) / np.sqrt(wide))
-
-
 def scores(values: np.ndarray, bias: float, variance: float) -> Scores:
     """How far the replicates are from a law with this bias and variance (the truth is 0)."""
     centred = values - values.mean()
     rho = float(np.corrcoef(centred, centred**2)[0, 1])
     return Scores(
         bias=float((values.mean() - bias) / np.sqrt(variance / len(values))),
-        variance=square_score(centred, variance, lost=1),
-        mse=square_score(values, bias**2 + variance, lost=0),
+        variance=float(square_score(centred, variance, len(values) - 1)),
+        mse=float(square_score(values, bias**2 + variance, len(values))),
         correlation=rho,
     )
 
@@ -145,7 +99,7 @@ def print_table(runs: int, seed: int) -> bool:
             law = exact_law(alpha, n, replacement, HORIZONS)
             for i, m in enumerate(HORIZONS):
                 cell_seed = seed + len(found)
-                values = averages(replicates(alpha, subsample(n, replacement), m, runs, cell_seed))
+                values = problems.average(replicates(alpha, subsample(n, replacement), m, runs, cell_seed), "phi")
                 cell, share = scores(values, law.bias[i], law.variance[i]), truncation_share(values, law, i)
                 found.append(cell)
                 worst_share = max(worst_share, share)

@@ -25,6 +25,7 @@ from scipy import stats
 import langevin as lv
 from benchmarks import agreement as study
 from langevin.analysis import Estimate, errorbars, estimate
+from langevin.paper import problems
 from langevin.random import Clock
 
 LEVEL = 1e-9
@@ -62,7 +63,7 @@ def sampled(seed: int, *, subsample=FRESH, **parts) -> dict[int, lv.Ledger]:
 
 
 def averages(ledgers: dict[int, lv.Ledger]) -> Runs:
-    return {m: study.averages(ledger) for m, ledger in ledgers.items()}
+    return {m: problems.average(ledger, "phi") for m, ledger in ledgers.items()}
 
 
 @cache
@@ -125,12 +126,12 @@ def twin(seed: int, factor: float = 1.0, weight_power: float = 1.0, **sins: floa
 
 def along_the_path(ledgers: dict[int, lv.Ledger], right: bool) -> Runs:
     """sum delta_k phi(theta_{k-1}) / T_m from the kept states, or with the right end point theta_k."""
-    _, phi = study.problem()
+    phi = problems.gaussian_phi()
     runs = {}
     for m, ledger in ledgers.items():
         last = np.asarray(ledger.carry[2].state.theta)[0]
         path = np.concatenate([ledger.draws.theta[..., 0], last], axis=1)
-        delta = study.rounded_steps(ALPHA, m)
+        delta = problems.rounded_steps(problems.gaussian_steps(ALPHA), m)
         values = np.asarray(phi(path[:, 1:] if right else path[:, :-1]), np.float64)
         runs[m] = values @ delta / delta.sum()
     return runs
@@ -141,7 +142,7 @@ TWINS: dict[str, Callable[[int], Runs]] = {
     "missing 1/2 in the drift": lambda seed: averages(twin(seed, drift=2.0)),
     "unit weights": lambda seed: averages(twin(seed, weight_power=1e-12)),
     "right end point": lambda seed: along_the_path(twin(seed), right=True),
-    "forgotten N/n": lambda seed: averages(twin(seed, factor=N_BATCH / study.problem()[0].num_data)),
+    "forgotten N/n": lambda seed: averages(twin(seed, factor=N_BATCH / problems.gaussian().num_data)),
     "reused noise key": lambda seed: averages(twin(seed, fresh=0.0)),
     "reused minibatch key": lambda seed: averages(sampled(seed, subsample=ReusedMinibatch(N_BATCH))),
 }
@@ -177,7 +178,7 @@ def corrected_means() -> tuple[Estimate, float]:
     On the Gaussian model theta + Sigma grad = mu_p + sigma_p^2 H, H the gradient noise of the step: the corrected
     mean is an average of independent variables and its 20 batches are Gaussian (64 steps of 10 data each).
     """
-    model, _ = study.problem()
+    model = problems.gaussian()
     ledger = lv.run(
         model.target, model.data, model.theta_0, schedule=lv.Constant(0.1), num_steps=1280, chains=10_000, seed=11,
         subsample=FRESH, progress=False,

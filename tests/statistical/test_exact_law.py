@@ -16,6 +16,8 @@ from scipy import stats
 
 import langevin as lv
 from benchmarks import agreement as study
+from langevin.paper import problems
+from langevin.paper.replicates import variance_score
 from langevin.theory.gaussian import LinearGaussianLaw
 
 HORIZONS = (100, 1000)
@@ -37,7 +39,7 @@ def last_theta(ledger: lv.Ledger) -> np.ndarray:
 def theta_scores(theta: np.ndarray, mean: float, variance: float) -> tuple[float, float]:
     """Scores of mean and variance of theta_m."""
     z = (theta.mean() - mean) / np.sqrt(variance / theta.size)
-    return float(z), study.square_score(theta - theta.mean(), variance, lost=1)
+    return float(z), float(variance_score(theta, variance))
 
 
 def third_score(theta: np.ndarray, mean: float, variance: float, third: float) -> float:
@@ -50,17 +52,17 @@ def third_score(theta: np.ndarray, mean: float, variance: float, third: float) -
 @pytest.mark.parametrize(("n", "replacement"), study.BATCHES)
 def test_bias_variance_and_mse_of_the_average_are_exact(n, replacement):
     """And so are mean and variance of theta_m, where the run ends. The average is the raw estimate of a user."""
-    model, _ = study.problem()
+    model = problems.gaussian()
     runs = 1000 if n == 100 else 2000
     for a, alpha in enumerate(study.ALPHAS):
         horizons = (*HORIZONS, 10_000) if (alpha, n, replacement) in LONG else HORIZONS
         law = study.exact_law(alpha, n, replacement, horizons)
-        steps = study.rounded_steps(alpha, max(horizons))
+        steps = problems.rounded_steps(problems.gaussian_steps(alpha), max(horizons))
         theta = law_of(model, n, replacement).cumulants(steps, float(model.theta_0), horizons)
         for i, m in enumerate(horizons):
             seed = 1000 * n + 100 * replacement + 10 * a + i
             ledger = study.replicates(alpha, study.subsample(n, replacement), m, runs, seed)
-            values = study.averages(ledger)
+            values = problems.average(ledger, "phi")
             raw = lv.estimate(ledger, pool=False)["phi"].value
             np.testing.assert_allclose(values, raw, rtol=0, atol=1e-12)
             average = study.scores(values, law.bias[i], law.variance[i])
@@ -71,12 +73,9 @@ def test_bias_variance_and_mse_of_the_average_are_exact(n, replacement):
 
 
 def test_phi_is_the_generator_of_sin():
-    model, phi = study.problem()
+    model, phi = problems.gaussian(), problems.gaussian_phi()
     theta = jnp.linspace(model.mu_p - 2, model.mu_p + 2, 9)
-    shift = model.mu_p + model.sigma_p / 2
-    generator = lv.theory.generator(
-        lambda t: jnp.sin(t - shift), lambda t: -0.5 * (t - model.mu_p) ** 2 / model.sigma_p**2
-    )
+    generator = lv.theory.generator(problems.gaussian_h(), lambda t: -0.5 * (t - model.mu_p) ** 2 / model.sigma_p**2)
     found = [float(generator(t)) for t in theta]
     np.testing.assert_allclose(found, phi(theta), rtol=0, atol=1e-5)
 
@@ -86,13 +85,13 @@ def test_three_cumulants_of_theta_are_exact_on_skewed_data(replacement):
     """The third comes from gradient noise alone. 0 is refused, and so is the other way of drawing."""
     x = 5 * (np.random.default_rng(4).exponential(size=100) - 1)
     model = lv.models.LinearGaussian(x.astype(np.float32))
-    runs, m, n, schedule = 80_000, 16, 20, study.schedule(1 / 3)
+    runs, m, n, schedule = 80_000, 16, 20, problems.gaussian_steps(1 / 3)
     ledger = lv.run(
         model.target, model.data, model.theta_0, schedule=schedule, num_steps=m, chains=runs, seed=31,
         subsample=study.subsample(n, replacement), progress=False,
     )  # fmt: skip
     theta = last_theta(ledger)
-    steps = study.rounded_steps(1 / 3, m)
+    steps = problems.rounded_steps(schedule, m)
     exact, other = (
         law_of(model, n, way).cumulants(steps, float(model.theta_0), [m]) for way in (replacement, not replacement)
     )
