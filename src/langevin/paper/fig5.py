@@ -111,11 +111,11 @@ def _valley(numbers: Numbers) -> Finding:
         sides = []
         for corner in (measure[h][0, 0], measure[h][-1, -1]):
             side, error = runs.ratio(corner, best)
-            sides.append(f"{side:.3g} +- {error:.2g}")
+            sides.append(f"{side:.3g} ± {error:.2g}")
             # Turned around, so that a side counts as high when the valley's bound lies below it.
             verdicts.append(_judge(-side, error, -VALLEY))
         parts.append(
-            f"{passes} passes: smallest a {end:.2f} +- {end_error:.2f} times the best MSE, largest steps {sides[0]}, "
+            f"{passes} passes: smallest a {end:.2f} ± {end_error:.2f} times the best MSE, largest steps {sides[0]}, "
             f"smallest steps {sides[1]}"
         )
     verdict = _worst(verdicts)
@@ -136,7 +136,7 @@ def _paper_choice(numbers: Numbers) -> Finding:
         value, error = runs.ratio(measure[h][cell], measure[h][_best(choose[h].mean(axis=-1))])
         mse, mse_error = runs.mean_and_error(runs.squared_errors(numbers["estimates"][h][cell]))
         verdicts.append(_judge(value, error, VALLEY))
-        parts.append(f"{passes} passes: MSE {mse:.3g} +- {mse_error:.1g}, {value:.2f} +- {error:.2f} times the best")
+        parts.append(f"{passes} passes: MSE {mse:.3g} ± {mse_error:.1g}, {value:.2f} ± {error:.2f} times the best")
     verdict = _worst(verdicts)
     return Finding(
         "The paper's (a, b) is a good choice",
@@ -158,8 +158,8 @@ def _same_region(numbers: Numbers) -> Finding:
     return Finding(
         "Good parameters for few passes stay good for many where the steps decrease, not where they are constant",
         "the range of good choices seems the same in both maps",
-        f"{passes[1]} passes: the paper's cell at {paper:.2f} +- {paper_error:.2f} times the best MSE; at the "
-        f"smallest a the best b goes from {b[few]:.1e} to {b[many]:.1e}, and staying would cost {moved:.2f} +- "
+        f"{passes[1]} passes: the paper's cell at {paper:.2f} ± {paper_error:.2f} times the best MSE; at the "
+        f"smallest a the best b goes from {b[few]:.1e} to {b[many]:.1e}, and staying would cost {moved:.2f} ± "
         f"{error:.2f} times",
         Verdict.CORRECTED if seen else Verdict.TOO_SMALL,
         "a constant step that suits few passes is too large, hence biased, for many: that end of the valley moves"

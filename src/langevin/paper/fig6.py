@@ -130,8 +130,8 @@ def _crossing(numbers: Numbers) -> Finding:
     return Finding(
         "SGLD is ahead of MALA for the first passes and behind afterwards",
         "an advantage in the initial phase, for a few passes",
-        f"at {numbers['passes'][early]} passes MSE {sgld:.3f} +- {sgld_error:.3f} against {mala:.3f} +- "
-        f"{mala_error:.3f} ({lead:.0f} standard errors); MALA overtakes at {at:.0f} +- {at * log_error:.0f} passes "
+        f"at {numbers['passes'][early]} passes MSE {sgld:.3f} ± {sgld_error:.3f} against {mala:.3f} ± "
+        f"{mala_error:.3f} ({lead:.0f} standard errors); MALA overtakes at {at:.0f} ± {at * log_error:.0f} passes "
         f"(on these data); beside them, a control variate gives {_curve(numbers, 'sgld + cv1')[0][early]:.3f} and "
         f"Laplace without sampling {(numbers['laplace'] - 1.0) ** 2:.1e}",
         verdict,
@@ -151,7 +151,7 @@ def _slope(numbers: Numbers, name: str) -> tuple[float, float, str]:
     passes = numbers["passes"][late]
     (sample,) = _resampled(numbers, name)
     value, error = runs.slopes(passes, _curve(numbers, name)[0][late]), runs.slopes(passes, sample[:, late]).std(ddof=1)
-    return float(value), float(error), f"slope {value:.2f} +- {error:.2f} over {passes[0]} to {passes[-1]} passes"
+    return float(value), float(error), f"slope {value:.2f} ± {error:.2f} over {passes[0]} to {passes[-1]} passes"
 
 
 def _judge_slope(numbers: Numbers, good: bool) -> tuple[Verdict, str]:
@@ -202,7 +202,7 @@ def _acceptance(numbers: Numbers) -> Finding:
         "In three dimensions MALA does better at an acceptance rate of 0.70 than at the rate the paper tunes to",
         "acceptance tuned to 0.564",
         f"acceptance {numbers['acceptance 0.564']:.3f} and {numbers['acceptance 0.7']:.3f}; MSE ratio "
-        f"{np.exp(centre):.2f} +- {np.exp(centre) * error:.2f} "
+        f"{np.exp(centre):.2f} ± {np.exp(centre) * error:.2f} "
         f"(mean over {int(use.sum())} horizons)",
         Verdict.CORRECTED if better else Verdict.TOO_SMALL,
         "the optimum is 0.574, for many dimensions; here 0.70 is better"
@@ -222,14 +222,14 @@ def _baselines(numbers: Numbers) -> Finding:
         if name in curves:
             mse, error = curves[name]
             good = good and bool(np.log(rival / mse) > limit(2) * np.hypot(rival_error / rival, error / mse))
-            texts.append(f"{label} {mse:.2g} +- {error:.1g}")
+            texts.append(f"{label} {mse:.2g} ± {error:.1g}")
     if "nuts" in numbers:
         mse, error = curves["nuts"]
-        texts.append(f"NUTS {mse:.2g} +- {error:.1g} after a warm-up of {int(numbers['nuts_warmup'])} passes")
+        texts.append(f"NUTS {mse:.2g} ± {error:.1g} after a warm-up of {int(numbers['nuts_warmup'])} passes")
     return Finding(
         "A control variate, and a Poisson correction, do far better than SGLD and MALA on the same passes",
         "not in the paper",
-        f"{numbers['passes'][at]} passes: best of SGLD and MALA {rival:.2g} +- {rival_error:.1g}, "
+        f"{numbers['passes'][at]} passes: best of SGLD and MALA {rival:.2g} ± {rival_error:.1g}, "
         + ", ".join(texts)
         + f"; anchor and Hessian cost {numbers['anchor_passes']:.0f} passes more; Laplace alone "
         f"{(numbers['laplace'] - 1.0) ** 2:.1e}",

@@ -22,9 +22,10 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff; m
 h1 { font-size: 1.7rem; margin-bottom: .3rem } h2 { font-size: 1.25rem; margin: 3rem 0 .5rem; padding-top: .8rem; border-top: 1px solid #ddd }
 p.meta { color: #666; margin: 0 0 1rem } img { max-width: 100%; height: auto; display: block; margin: 1rem auto }
 table { border-collapse: collapse; width: 100%; font-size: .9rem } td, th { text-align: left; vertical-align: top; padding: .45rem .6rem; border-bottom: 1px solid #e4e4e4 }
-th { color: #555; font-weight: 600 } td.verdict { font-weight: 600; white-space: nowrap } p.because { margin: .3rem 0 0; color: #555 }
+th { color: #555; font-weight: 600 } td.verdict { font-weight: 600 } .findings { table-layout: fixed; min-width: 44rem }
+.findings th:nth-child(1) { width: 27% } .findings th:nth-child(2) { width: 17% } .findings th:nth-child(4) { width: 15% } p.because { margin: .3rem 0 0; color: #555 }
 .yes { color: #00704f } .corrected { color: #005a94 } .small { color: #8a5a00 } .no { color: #b00020 }
-nav a { margin-right: 1rem } a { color: #005a94 } .wide { overflow-x: auto }
+a { color: #005a94 } .wide { overflow-x: auto }
 .tally td { padding: .25rem .6rem }
 """  # noqa: E501
 
@@ -58,9 +59,7 @@ gradient Langevin dynamics</em> (2016), worked out with langevin {escape(version
 def _tally(record: Record) -> str:
     verdicts = [finding.verdict for finding in record.findings]
     counts = "".join(f'<td class="{_CLASSES[v]}">{verdicts.count(v) or ""}</td>' for v in Verdict)
-    return (
-        f'<tr><td><a href="#{record.name}">{escape(record.title)}</a></td>{counts}<td>{record.seconds:.0f}</td></tr>\n'
-    )
+    return f'<tr><td><a href="#{record.name}">{escape(record.title)}</a></td>{counts}</tr>\n'
 
 
 def _section(record: Record, out: Path) -> str:
@@ -72,7 +71,7 @@ numbers: <a href="{record.name}.csv">CSV</a>, <a href="{record.name}.json">JSON<
 figures: {", ".join(f'<a href="{stem}.svg">{stem}.svg</a>' for stem in record.figures)} ·
 <code>langevin paper {record.name}{" --full" if record.size == "full" else ""}</code></p>
 {figures}
-<div class="wide"><table><tr><th>claim</th><th>printed</th><th>measured</th><th>verdict</th></tr>
+<div class="wide"><table class="findings"><tr><th>claim</th><th>printed</th><th>measured</th><th>verdict</th></tr>
 {rows}</table></div>
 """
 
