@@ -105,7 +105,7 @@ def _averages(numbers: Numbers) -> Finding:
         claim="running averages of V and V^2 stay bounded, with weights delta_m and with delta_m^2",
         printed="sup over m of pi_m(V^(p/2)) and of its weighted form is finite",
         measured=f"largest score against exact means {score:.2f} over {table[..., 0].size} averages; at the last m, "
-        f"pi_m(V) = {plain:.4f} +- {error:.1g} and {weighted:.4f} +- {weighted_error:.1g} with weights delta_m^2",
+        f"pi_m(V) = {plain:.4f} ± {error:.1g} and {weighted:.4f} ± {weighted_error:.1g} with weights delta_m^2",
         **_verdict(same, "the averages of V differ from their exact means"),
     )
 
@@ -116,8 +116,8 @@ def _noise(numbers: Numbers) -> Finding:
     return Finding(
         claim="the moments of the gradient error H are bounded: Gaussian model",
         printed="H is globally bounded",
-        measured=f"E H^2 = {moments[-1, 0, 0]:.4g} +- {moments[-1, 0, 1]:.1g} (exact {exact[0]:.4g}), E H^4 = "
-        f"{moments[-1, 1, 0]:.4g} +- {moments[-1, 1, 1]:.1g} (exact {exact[1]:.4g}), at all theta; largest score "
+        measured=f"E H^2 = {moments[-1, 0, 0]:.4g} ± {moments[-1, 0, 1]:.1g} (exact {exact[0]:.4g}), E H^4 = "
+        f"{moments[-1, 1, 0]:.4g} ± {moments[-1, 1, 1]:.1g} (exact {exact[1]:.4g}), at all theta; largest score "
         f"{score:.2f} over {moments[..., 0].size}",
         **_verdict(same, "the moments of H are not those of its definition"),
     )
@@ -137,8 +137,8 @@ def _logistic_moments(numbers: Numbers) -> Finding:
     return Finding(
         claim=claim,
         printed=printed,
-        measured=f"E V from {start[0]:.4g} at theta_0 to {V[0, -1]:.4g} +- {numbers['logistic.V_stderr'][0, -1]:.1g}, "
-        f"E V^2 from {start[1]:.4g} to {V[1, -1]:.4g}; E|H|^2 over its exact value given theta {ratio:.4f} +- "
+        measured=f"E V from {start[0]:.4g} at theta_0 to {V[0, -1]:.4g} ± {numbers['logistic.V_stderr'][0, -1]:.1g}, "
+        f"E V^2 from {start[1]:.4g} to {V[1, -1]:.4g}; E|H|^2 over its exact value given theta {ratio:.4f} ± "
         f"{error:.1g}, score {score:.2f}; E[|H|^2/V] up to {seen[0]:.3g}, E[|H|^4/V^2] up to {seen[1]:.3g} at n = 30, "
         f"where lv.theory.stability gives {bound:.3g} for any n",
         **_verdict(same and bounded, "moments pass their bounds, or H is not that of its definition"),
@@ -151,7 +151,7 @@ def _one_step(numbers: Numbers) -> Finding:
     return Finding(
         claim="one step moves E V by delta A V plus 1/8 V'' delta^2 E|grad log pi + H|^2",
         printed="a factor 1/2 in place of 1/8, and H without its 1/2",
-        measured=f"factor {factor:.5f} +- {error:.1g}, score {score:.2f} against 1/8, {abs(factor - 0.5) / error:.0f} "
+        measured=f"factor {factor:.5f} ± {error:.1g}, score {score:.2f} against 1/8, {abs(factor - 0.5) / error:.0f} "
         f"against 1/2",
         **_verdict(
             same, "the factor is not 1/8", "the step is 1/2 (grad log pi + H) delta, so its square has 1/4, halved"
@@ -175,7 +175,7 @@ def _overshoot(numbers: Numbers) -> Finding:
         printed="may overshoot and diverge, in alternating signs",
         measured=f"lv.theory.stability says {kinds or 'nothing'}; lv.Diverged from {sum(diverged)} of {len(diverged)} "
         f"starts, from theta_0 = {starts[0]:g} as: {str(messages[0]).split(':')[0] or 'none'}; one path from 2 is at "
-        f"{path[-1]:.1e} after {len(path) - 1} steps. MALA from 0 and 1: E theta^2 = {second[0, 0]:.4f} +- "
+        f"{path[-1]:.1e} after {len(path) - 1} steps. MALA from 0 and 1: E theta^2 = {second[0, 0]:.4f} ± "
         f"{second[0, 1]:.1g} (exact {numbers['quartic.second_exact']:.4f}), largest score {score:.2f}; from "
         f"{starts[-1]:g} it stays finite, {second[-1, 0]:.3g}",
         **_verdict(
@@ -194,8 +194,8 @@ def _largest_step(numbers: Numbers) -> Finding:
     return Finding(
         claim="second moments of the Gaussian model stay bounded if and only if delta < 4 sigma_p^2",
         printed="delta_1 below the posterior standard deviation",
-        measured=f"E(theta_m - mu_p)^2 at m = {mean.shape[1]}: {mean[0, -1]:.4g} +- {error[0, -1]:.1g} at 0.95 of it, "
-        f"{mean[1, -1]:.4g} +- {error[1, -1]:.1g} at 1.05 (after one step {mean[1, 0]:.3g}); largest score {score:.2f} "
+        measured=f"E(theta_m - mu_p)^2 at m = {mean.shape[1]}: {mean[0, -1]:.4g} ± {error[0, -1]:.1g} at 0.95 of it, "
+        f"{mean[1, -1]:.4g} ± {error[1, -1]:.1g} at 1.05 (after one step {mean[1, 0]:.3g}); largest score {score:.2f} "
         f"over {mean.size}. In units ten times larger, delta = {step:.3g} obeys the printed rule but the limit is "
         f"{limit:.3g}: the variance is {inflation:.1e} posterior variances after 64 steps",
         **_verdict(
