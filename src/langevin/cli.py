@@ -1,5 +1,6 @@
 """The subcommands of `langevin`."""
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +10,18 @@ from rich.console import Console
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"langevin {version('langevin')}")
+        raise typer.Exit
+
+
 @app.callback()
-def langevin() -> None:
+def langevin(
+    show: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
     """Expectations under Bayesian posteriors from minibatches, with error bars that can be believed."""
 
 
@@ -31,13 +42,13 @@ def paper(
     try:
         from langevin.paper import command
 
-        command.check_extras()
         if quick and full:
             raise ValueError("--quick and --full exclude each other, got both. Give one; --quick is the default.")
         chosen = command.check_names([] if names is None else names)
         if list_:
             command.print_list(Console())
             return
+        command.check_extras()
         size = "full" if full else "quick"
         folder = Path("langevin-paper", size) if out is None else out
         command.check_folder(folder)

@@ -6,7 +6,7 @@ from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
-from time import monotonic
+from time import monotonic, time
 
 from rich.console import Console
 from rich.live import Live
@@ -19,6 +19,7 @@ from langevin.paper.record import Record, read_records
 from langevin.paper.study import Verdict
 from langevin.paper.workshop import Event, work_through
 
+_ABANDONED = 3600  # seconds after which a half-written file belongs to a call that was killed
 _COLOURS = {
     Verdict.REPRODUCED: "green",
     Verdict.CORRECTED: "cyan",
@@ -41,6 +42,9 @@ def check_folder(out: Path) -> None:
     """Creates the output folder and makes sure that files can be written there, before hours are spent."""
     try:
         (out / "parts").mkdir(parents=True, exist_ok=True)
+        for left in (out / "parts").glob("*.tmp"):
+            if time() - left.stat().st_mtime > _ABANDONED:
+                left.unlink()
         with TemporaryFile(dir=out / "parts") as file:
             file.write(b"x")
     except OSError as error:
@@ -59,7 +63,7 @@ def check_extras() -> None:
 def print_list(console: Console) -> None:
     """Names and titles of all studies."""
     for name in NAMES:
-        console.print(f"[bold]{name:16s}[/] {escape(title(name))}", highlight=False)
+        console.print(f"[bold]{name:16s}[/] {escape(title(name))}", highlight=False, soft_wrap=True)
 
 
 def run(names: Sequence[str], size: str, seed: int, out: Path, console: Console) -> int:
@@ -71,6 +75,9 @@ def run(names: Sequence[str], size: str, seed: int, out: Path, console: Console)
                 progress.tell(event)
                 if event.kind == "done":
                     write_page(out, read_records(out, NAMES))
+    except OSError as error:
+        console.print(f"[bold red]Could not write to {out}:[/] {escape(str(error))}. Finished parts are kept.")
+        return 1
     except KeyboardInterrupt:
         console.print(f"\nInterrupted. Finished parts are kept in {out}; the same command goes on from there.")
         return 130

@@ -16,8 +16,6 @@ import numpy as np
 import langevin as lv
 from langevin.paper.study import Numbers
 
-SIZES = ("tiny", "quick", "full")
-
 
 @dataclass(frozen=True)
 class Lab:
@@ -47,17 +45,17 @@ class Lab:
 
         `parameters` are numbers, strings and lists of them: all else that the result depends on.
         """
-        self.report(name)
         if self.folder is None:
             return compute()
         identity = {"part": name, "size": self.size, "seed": self.seed, "kernel": repr(self.kernel)}
         identity |= {"parameters": parameters}
         # A run depends on the sampler's code and, in its last digits, on the compiler.
-        identity |= {"langevin": _source_digest(), "jax": jax.__version__}
+        identity |= {"langevin": source_digest(), "jax": jax.__version__}
         text = json.dumps(identity, sort_keys=True)
         path = self.folder / f"{name.replace('/', '-')}-{sha256(text.encode()).hexdigest()[:12]}.npz"
         saved = _load(path)
         if saved is None:
+            self.report(name)
             saved = {key: np.asarray(value) for key, value in compute().items()}
             _save(path, saved)
         return saved
@@ -71,7 +69,7 @@ class Lab:
 
 
 @cache
-def _source_digest() -> str:
+def source_digest() -> str:
     """Changes with any file of the package outside this room, so that parts of two versions are never mixed."""
     room = Path(__file__).parent
     files = sorted(path for path in room.parent.rglob("*.py") if room not in path.parents)

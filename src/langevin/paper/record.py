@@ -9,9 +9,8 @@ from pathlib import Path
 from time import monotonic
 
 from langevin.paper.catalogue import study, title
-from langevin.paper.lab import Lab
+from langevin.paper.lab import Lab, source_digest
 from langevin.paper.study import Finding, Row, Verdict
-from langevin.paper.style import house_style
 
 
 @dataclass(frozen=True)
@@ -23,6 +22,7 @@ class Record:
     size: str
     seed: int
     seconds: float
+    source: str
     figures: Sequence[str]
     findings: Sequence[Finding]
 
@@ -34,6 +34,10 @@ class Record:
 
 def work_out(name: str, lab: Lab, out: Path) -> Record:
     """Computes, checks and draws one study, and writes `name`.json, `name`.csv and every figure as PNG and SVG."""
+    from langevin.paper.style import house_style
+
+    # Gone until it is made anew: what a failed or interrupted call leaves is not shown as a result.
+    (out / f"{name}.json").unlink(missing_ok=True)
     began, module = monotonic(), study(name)
     numbers = module.compute(lab)
     findings, rows = module.check(numbers), module.table(numbers)
@@ -43,19 +47,25 @@ def work_out(name: str, lab: Lab, out: Path) -> Record:
             figure.savefig(out / f"{stem}.png")
             # No date in the file: the same numbers give the same bytes.
             figure.savefig(out / f"{stem}.svg", metadata={"Date": None})
-    record = Record(name, title(name), lab.size, lab.seed, monotonic() - began, list(figures), findings)
+    record = Record(
+        name, title(name), lab.size, lab.seed, monotonic() - began, source_digest(), list(figures), findings
+    )
     _write_table(out / f"{name}.csv", rows)
-    _write_whole(out / f"{name}.json", json.dumps({**asdict(record), "numbers": rows}, indent=1) + "\n")
+    _write_whole(
+        out / f"{name}.json", json.dumps({**asdict(record), "numbers": rows}, indent=1, allow_nan=False) + "\n"
+    )
     return record
 
 
 def read_records(out: Path, names: Sequence[str]) -> list[Record]:
-    """The records in a folder, in the order of `names`; studies not worked out yet are left out."""
+    """The records in a folder, in the order of `names`; left out is what is missing or another version's work."""
     records = []
     for name in names:
-        path = out / f"{name}.json"
-        if path.exists():
-            fields = json.loads(path.read_text())
+        try:
+            fields = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            continue
+        if fields.get("source") == source_digest():
             fields["findings"] = [Finding(**{**f, "verdict": Verdict(f["verdict"])}) for f in fields["findings"]]
             del fields["numbers"]
             records.append(Record(**fields))

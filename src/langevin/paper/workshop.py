@@ -6,6 +6,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -15,8 +16,7 @@ from typing import Any, NamedTuple, cast
 from langevin.paper.catalogue import GROUPS
 from langevin.paper.record import Record, work_out
 
-# Beyond this many seconds after Ctrl-C a process is ended: it has nothing to lose but its unfinished part.
-_PATIENCE = 5.0
+_PATIENCE = 5.0  # seconds for a worker to end before it is made to
 _THREADS = "OPENBLAS_NUM_THREADS"
 
 
@@ -101,8 +101,9 @@ def _work(group: Sequence[str], size: str, seed: int, out: Path, sender: Connect
         except (KeyboardInterrupt, BrokenPipeError):
             return
         except Exception as error:
-            (out / f"{name}.log").write_text(traceback.format_exc(), encoding="utf-8")
             sender.send(Event("failed", name, f"{type(error).__name__}: {error} (see {out / name}.log)"))
+            with suppress(OSError):  # the disk may be full, and that be the error
+                (out / f"{name}.log").write_text(traceback.format_exc(), encoding="utf-8")
         else:
             sender.send(Event("done", name, record))
 
@@ -120,7 +121,7 @@ def _end_with_parent() -> None:
 
 
 def _end(processes: Sequence[BaseProcess]) -> None:
-    """Gives workers that also saw Ctrl-C a moment to leave by themselves."""
+    """Ends the workers. None has anything to lose but its unfinished part."""
     for process in processes:
         process.terminate()
     for process in processes:
