@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from langevin.cli import app
 from langevin.paper import command
 from langevin.paper.catalogue import GROUPS, NAMES, title
-from langevin.paper.lab import Lab
+from langevin.paper.lab import Lab, source_digest
 from langevin.paper.record import Record, read_records
 from langevin.paper.study import Finding, Verdict
 from langevin.paper.workshop import Event
@@ -57,6 +57,12 @@ def test_a_folder_that_cannot_be_written_is_refused_before_work_begins(tmp_path)
     assert "--out" in result.output and "taken" in result.output and "Choose another" in result.output
 
 
+def test_the_version_is_said_and_the_list_needs_no_plotting_library():
+    assert CliRunner().invoke(app, ["--version"]).output.startswith("langevin 0.")
+    code = "import sys; from langevin.paper import command; print('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+
+
 def test_names_come_in_the_papers_order():
     assert command.check_names(["clt", "fig2"]) == ["fig2", "clt"]
     assert command.check_names([]) == list(NAMES)
@@ -89,9 +95,18 @@ def test_a_verdict_other_than_reproduced_needs_a_reason():
         Finding("claim", "printed", "measured", Verdict.REFUSED)
 
 
+def test_what_another_version_or_a_crash_left_is_not_shown(tmp_path):
+    record = Record("fig1", "One", "tiny", 0, 1.0, source_digest(), [], [])
+    fields = {**record.__dict__, "numbers": []}
+    (tmp_path / "fig1.json").write_text(json.dumps(fields))
+    (tmp_path / "fig2.json").write_text(json.dumps({**fields, "name": "fig2", "source": "older"}))
+    (tmp_path / "fig3.json").write_text(json.dumps(fields)[:40])
+    assert read_records(tmp_path, NAMES) == [record]
+
+
 def test_a_refused_claim_and_a_failed_study_fail_the_command(tmp_path, monkeypatch):
     def record(verdict: Verdict) -> Record:
-        return Record("fig1", "One", "tiny", 0, 1.0, [], [Finding("claim", "printed", "measured", verdict, "because")])
+        return Record("fig1", "One", "tiny", 0, 1.0, source_digest(), [], [Finding("c", "p", "m", verdict, "because")])
 
     def outcome(*events: Event, written: Record) -> int:
         monkeypatch.setattr(command, "work_through", lambda *a: (event for event in events))
