@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from langevin.paper import catalogue, gaussian_runs, problems
+from langevin.paper import catalogue, fig1, gaussian_runs, problems
 from langevin.paper.study import Verdict
 from tests.paper.twins import TWINS, Twin
 
@@ -58,3 +58,14 @@ def test_two_terms_tend_to_the_asymptotic_rates():
     for alpha in (*problems.ALPHAS, 1 / 3):
         # At 1e15 the terms that decay relative to the leading one, like m^-|1 - 3 alpha|, are below 0.02 in the rate.
         assert gaussian_runs.two_term_rate(alpha, 1e15) == pytest.approx(min(2 * alpha, 1 - alpha), abs=0.02)
+
+
+@pytest.mark.parametrize("best", [0.1, 0.2, 0.3, 0.4, 0.5])
+def test_any_exponent_may_come_first(best, lab):
+    """Whichever exponent the exact law puts first, the study says so in words."""
+    numbers = dict(fig1.compute(replace(lab, kernel=Twin())))
+    smallest = np.where(numbers["alpha"] == best, 1e-3, 1.0)[:, None]
+    numbers |= {key: numbers[key] * scale for key, scale in (("bias", smallest), ("variance", smallest**2))}
+    numbers["averages"] = numbers["averages"] * smallest[..., None]
+    finding = fig1.check(numbers)[-1]
+    assert finding.verdict is Verdict.TOO_SMALL and f"for alpha = {best:g}" in finding.because

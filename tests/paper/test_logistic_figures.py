@@ -1,14 +1,17 @@
 """Figures 5 and 6: the law of the variance estimate, and the baselines."""
 
 import builtins
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import langevin as lv
-from langevin.paper import logistic_baselines, logistic_law, logistic_runs, nuts, problems
+from langevin.paper import fig5, fig6, logistic_baselines, logistic_law, logistic_runs, nuts, problems, study
 from langevin.paper.lab import Lab
+from langevin.paper.study import Verdict
+from tests.paper.twins import Twin
 
 
 def test_the_law_is_that_of_an_explicit_quadratic_form():
@@ -66,12 +69,69 @@ def test_overtaking_is_found_between_horizons():
     assert logistic_runs.overtaking(passes, np.ones(3), np.full(3, 0.5)) == 1.0
 
 
+def _wider(estimates, factor=1.5):
+    mean = estimates.mean(axis=-1, keepdims=True)
+    return mean + factor * (estimates - mean)
+
+
+@pytest.mark.parametrize(("figure", "names"), [(fig5, ["estimates"]), (fig6, ["sgld paper", "sgld tuned"])])
+def test_wrong_fluctuations_are_refused_though_the_mean_is_right(figure, names, lab, monkeypatch):
+    """At the level of a user's run, which 128 runs a cell can decide."""
+    monkeypatch.setattr(study, "FALSE_ALARM", 1e-5)
+    numbers = dict(figure.compute(replace(lab, kernel=Twin())))
+    assert figure.check(numbers)[0].verdict is Verdict.REPRODUCED
+    numbers |= {name: _wider(numbers[name]) for name in names}
+    assert figure.check(numbers)[0].verdict is Verdict.REFUSED
+
+
+@pytest.mark.parametrize("times", [5, 40])
+def test_scores_of_a_quadratic_form_with_the_law_are_nearly_normal(times):
+    """Averages of u^2 over some relaxation times, 128 runs: skewed, yet no more than chance beyond three sigma."""
+    rng = np.random.default_rng(0)
+    weights = 1 / (1 + (np.arange(1, 100) * np.pi / times) ** 2)
+    law = logistic_law.VarianceLaw(np.array(1.0), np.sqrt(2 * (weights**2).sum()) / weights.sum())
+    values = rng.standard_gamma(0.5, (4000, 128, weights.size)) @ (2 * weights / weights.sum())
+    # Expected: 11 of 4000 normal scores. The room of the law only takes from them.
+    assert np.all((np.abs(law.scores(values)) > 3).sum(axis=-1) < 35)
+
+
+def test_ratios_are_judged_with_their_errors():
+    assert fig5._judge(1.49, 0.4, 1.5) == (Verdict.TOO_SMALL, Verdict.TOO_SMALL)
+    assert fig5._judge(1.0, 0.01, 1.5) == (Verdict.REPRODUCED, Verdict.REFUSED)
+    assert fig5._judge(2.0, 0.01, 1.5) == (Verdict.REFUSED, Verdict.REPRODUCED)
+
+
+def test_figure_5_can_be_refused(lab):
+    """A constant step that stays the best, a paper's choice that is not good, and a wrong count."""
+    numbers = dict(fig5.compute(replace(lab, kernel=Twin())))
+    few, many = (
+        int(np.argmin(part[0])) for part in logistic_law.VarianceLaw(numbers["law_mean"], numbers["law_sd"]).mse
+    )
+    estimates = numbers["estimates"].copy()
+    estimates[1, 0, few] = 1.0 + 0.01 * (estimates[1, 0, many] - 1.0)
+    if few != many:
+        assert fig5._same_region(numbers | {"estimates": estimates}).verdict is Verdict.REFUSED
+    estimates[(slice(None), *fig5._paper_cell(numbers))] = 9.0
+    assert fig5._paper_choice(numbers | {"estimates": estimates}).verdict is Verdict.REFUSED
+    assert fig5._count(numbers | {"visits": np.array([200, 600])}).verdict is Verdict.REFUSED
+
+
+def test_figure_6_can_be_refused(lab):
+    """The two acceptance rates exchanged, and SGLD and MALA exchanged."""
+    numbers = dict(fig6.compute(replace(lab, kernel=Twin())))
+    better = 1.0 + 0.1 * (numbers["mala 0.7"] - 1.0)
+    assert fig6._acceptance(numbers | {"mala 0.7": better}).verdict is Verdict.CORRECTED
+    assert fig6._acceptance(numbers | {"mala 0.564": better}).verdict is Verdict.REFUSED
+    exchanged = {"sgld paper": numbers["mala 0.564"], "mala 0.564": numbers["sgld paper"]}
+    assert fig6._crossing(numbers | exchanged).verdict is Verdict.REFUSED
+
+
 @pytest.mark.slow
 def test_the_baselines_that_take_long_to_compile():
     """Corrected estimates are far better than draws can be; NUTS counts each chain's own gradients."""
     work = logistic_baselines.methods(Lab("quick"), [1, 20, 100], 64)
-    corrected = work["corrected"]()["corrected"]
+    corrected = work["corrected"].work()["corrected"]
     assert np.mean((corrected[-1] - 1.0) ** 2) < 1e-4
-    drawn = work["nuts"]()
+    drawn = work["nuts"].work()
     assert drawn["nuts"].shape == (3, 32) and drawn["nuts_warmup"] > 0
     assert np.mean((drawn["nuts"][-1] - 1.0) ** 2) < np.mean((drawn["nuts"][0] - 1.0) ** 2)

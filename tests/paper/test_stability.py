@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from langevin.models import Logistic
-from langevin.paper import stability
+from langevin.paper import stability, stability_exact
 from langevin.paper.study import Verdict
 from langevin.theory import LinearGaussianLaw
 from tests.paper.twins import TWINS, Twin
@@ -33,20 +33,19 @@ def test_what_a_sabotaged_sampler_is_refused_for(twin, lab):
     assert np.abs((window[..., 0] - window[..., 2]) / window[..., 1]).max() > 50
 
 
-def test_sums_of_gradients_of_the_logistic_model():
-    model = Logistic.simulate(num_data=5, seed=3)
-    theta = np.array([[[0.3, -0.2, 0.5]]])
-    total, squares = stability._datum_grads(model, theta)
-    grads = np.stack([Logistic(model.x[[i]], model.y[[i]], prior_sd=1e9).grad(theta[0, 0]) for i in range(5)])
-    np.testing.assert_allclose(total[0, 0], grads.sum(axis=0), rtol=1e-9)
-    np.testing.assert_allclose(squares[0, 0], (grads**2).sum(), rtol=1e-9)
-
-
-def test_fourth_cumulant_is_that_of_enumeration():
-    x = np.random.default_rng(3).exponential(size=9)
-    law = LinearGaussianLaw(x, 1.0, 2.0, 3, False)
-    H = np.array([9 / 3 * (x[list(batch)] - x.mean()).sum() / 4 for batch in combinations(range(9), 3)])
-    assert stability.fourth_cumulant(law) == pytest.approx(np.mean(H**4) - 3 * np.mean(H**2) ** 2, rel=1e-4)
+def test_noise_moments_of_the_logistic_model_are_those_of_enumeration():
+    model = Logistic.simulate(num_data=7, seed=3)
+    theta = np.array([[[0.3, -0.2, 0.5], [2.0, 1.0, -1.0]]])
+    for n in (1, 3, 4):
+        total, second, fourth = stability_exact.noise_moments(model, theta, n)
+        for k in range(2):
+            single = [Logistic(model.x[[i]], model.y[[i]], prior_sd=1e9) for i in range(7)]
+            grads = np.stack([one.grad(theta[0, k]) for one in single])
+            H = np.array([7 / n * grads[list(batch)].sum(axis=0) for batch in combinations(range(7), n)])
+            H2 = ((H - grads.sum(axis=0)) ** 2).sum(axis=1)
+            np.testing.assert_allclose(total[0, k], grads.sum(axis=0), rtol=1e-9)
+            np.testing.assert_allclose([second[0, k], fourth[0, k]], [H2.mean(), (H2**2).mean()], rtol=1e-9)
+            assert H2.mean() <= stability_exact.noise_bound(model, n)
 
 
 def test_exact_moments_are_those_of_enumeration():
@@ -61,6 +60,6 @@ def test_exact_moments_are_those_of_enumeration():
     y2, y4 = centre**2 + variance, centre**4 + 6 * centre**2 * variance + 3 * variance**2
     s2 = law.sigma_p**2
     expected = [np.mean(1 + y2 / (2 * s2)), np.mean(1 + y2 / s2 + y4 / (4 * s2**2))]
-    found = stability.exact_moments(law, delta, start, np.arange(3))
-    np.testing.assert_allclose(found[:, 2], expected, rtol=1e-5)
+    found = stability_exact.exact_moments(law, delta, start, np.arange(3))
+    np.testing.assert_allclose(found[:, 2], expected, rtol=1e-12)
     np.testing.assert_allclose(found[:, 0], [1 + 1.5**2 / (2 * s2), (1 + 1.5**2 / (2 * s2)) ** 2], rtol=1e-12)

@@ -185,6 +185,20 @@ def test_the_fit_is_least_squares_on_logarithms():
     errors = np.stack([3 * steps**0.7, 5 * steps**0.9], axis=1)
     assert_allclose(coupling.DiffusionLimit.order(errors, steps), (0.8, 0.1))
     assert np.isnan(coupling.DiffusionLimit.order(errors[:, :1], steps).stderr)
+    assert np.isnan(coupling.DiffusionLimit.order(errors[:1], steps[:1])).all()
+    assert np.isnan(coupling.DiffusionLimit.order(errors, steps, rounding=np.array([0.0, errors.min()]))).all()
+
+
+@pytest.mark.parametrize("slope", [0.0, -3.0])
+@pytest.mark.parametrize("start", [0.0, 1.0, 1e6])
+def test_no_order_is_fitted_to_rounding(slope, start):
+    """A constant gradient makes every chain exact at its own times; between them bridges are missed as ever."""
+    result = diffusion_limit(lv.Target(lambda t: slope * t), None, start, time=4.0, **FINE)
+    assert np.isnan(result.order_at_mesh).all()
+    assert 0.35 < result.order_everywhere.value < 0.55
+    words = str(result).splitlines()
+    assert words[-2].split()[:2] == ["order", "none"] and "±" in words[-2]
+    assert words[-1] == "No order at mesh points: errors at rounding level."
 
 
 def test_a_kernel_with_two_noises_has_one_first_noise_on_all_meshes():
@@ -233,7 +247,24 @@ def test_parameters_and_data_may_be_trees():
 
 def test_it_prints_a_line_a_mesh():
     lines = str(small()).splitlines()
-    assert len(lines) == 2 + 2 + 1 and "5 Brownian paths" in lines[0] and "±" in lines[-1]
+    assert len(lines) == 2 + 2 + 1 and "mean of 5 Brownian paths ± standard error" in lines[0] and "±" in lines[-1]
+    assert lines[0].endswith("order in the mesh") and "rms_step" not in lines[1]
+
+
+def test_it_prints_the_steps_its_orders_are_powers_of():
+    result = small(alpha=0.4, meshes=[6, 12, 24])
+    lines = str(result).splitlines()
+    assert lines[0].endswith("order in rms_step") and lines[1].split()[:3] == ["steps", "mesh", "rms_step"]
+    steps, errors = np.array([[float(line.split()[i]) for i in (2, 3)] for line in lines[2:5]]).T
+    assert_allclose(steps, result.rms_step, rtol=1e-3)
+    assert_allclose(errors, result.error_at_mesh.mean(axis=1), rtol=1e-2)
+
+
+def test_one_path_and_one_mesh_print_no_more_than_they_know():
+    lines = str(small(paths=1)).splitlines()
+    assert "one Brownian path;" in lines[0] and not any("±" in line or "nan" in line for line in lines)
+    lines = str(small(meshes=[6])).splitlines()
+    assert lines[-2].split() == ["order", "none", "none"] and lines[-1] == "No order: it takes two meshes."
 
 
 @pytest.mark.parametrize(

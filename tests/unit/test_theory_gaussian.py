@@ -26,6 +26,10 @@ def batches(law: LinearGaussianLaw) -> np.ndarray:
     return (x.size / law.batch_size * sums - x.sum()) / law.sigma_x**2
 
 
+def fourth_cumulant(centred: np.ndarray) -> float:
+    return float((centred**4).mean() - 3 * (centred**2).mean() ** 2)
+
+
 def small_law(batch_size: int, replacement: bool) -> LinearGaussianLaw:
     return LinearGaussianLaw(SMALL, 1.0, 2.0, batch_size, replacement)
 
@@ -56,6 +60,7 @@ def test_gradient_noise_by_enumeration(batch_size: int, replacement: bool) -> No
     np.testing.assert_allclose(H.mean(), 0, atol=1e-14)
     np.testing.assert_allclose(law.grad_noise, (H**2).mean(), atol=1e-14)
     np.testing.assert_allclose(law.grad_noise_third, (H**3).mean(), atol=1e-13)
+    np.testing.assert_allclose(law.grad_noise_fourth, fourth_cumulant(H), atol=1e-12)
     np.testing.assert_allclose(law.noise_cf(t), np.exp(1j * np.multiply.outer(t, H)).mean(axis=1), atol=1e-14)
 
 
@@ -70,10 +75,13 @@ def test_cumulants_by_enumeration(batch_size: int, replacement: bool) -> None:
         variance = a**2 * variance + delta
     centred = mean - mean.mean()
     exact = law.cumulants(STEPS, theta_0, [0, 3])
-    np.testing.assert_allclose([exact.mean[0], exact.variance[0], exact.third[0]], [theta_0, 0, 0], atol=1e-14)
+    start = [exact.mean[0], exact.variance[0], exact.third[0], exact.fourth[0]]
+    np.testing.assert_allclose(start, [theta_0, 0, 0, 0], atol=1e-14)
     np.testing.assert_allclose(exact.mean[1], mean.mean(), rtol=1e-13)
     np.testing.assert_allclose(exact.variance[1], variance + (centred**2).mean(), rtol=1e-13)
     np.testing.assert_allclose(exact.third[1], (centred**3).mean(), atol=1e-13)
+    # Cumulants of independent parts add, and a Gaussian part has no fourth.
+    np.testing.assert_allclose(exact.fourth[1], fourth_cumulant(centred), atol=1e-12)
 
 
 @schemes

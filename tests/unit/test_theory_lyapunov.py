@@ -1,4 +1,4 @@
-"""`theory.stability` finds the known constants, names the way in which a target fails, and refuses bad input."""
+"""`theory.stability` finds the known constants and refuses bad input."""
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,6 @@ from langevin.theory import _rays, stability
 
 def logistic_log_likelihood(theta, datum):
     return lv.log_sigmoid(datum[1] * jnp.dot(datum[0], theta))
-
-
-def failure(found, condition):
-    return next(one for one in found.failures if one.condition == condition)
 
 
 def serves(found, alpha, beta):
@@ -47,11 +43,13 @@ def test_logistic_constants_obey_the_proven_bound():
     assert found.alpha <= alpha * (1 + 1e-9) and found.beta <= beta
     assert serves(found, found.alpha, found.beta) and serves(found, alpha, beta)
     assert found.beta_for(found.alpha) == found.beta
-    np.testing.assert_allclose(found.V, 1 + found.radii**2, rtol=1e-12)
-    k = 7
-    theta = found.radii[k, :, None] * found.directions[k]
-    expected = (model.lyapunov_grad(theta) * model.grad(theta)).sum(axis=-1) / 2
-    np.testing.assert_allclose(found.drift[k], expected, rtol=1e-9, atol=1e-9)
+    theta = found.shifts[:, None] + found.radii[..., None] * found.directions[:, None]
+    np.testing.assert_allclose(found.V, 1 + (theta**2).sum(axis=-1), rtol=1e-12)
+    beside = found.shifts.any(axis=1)
+    assert beside.sum() >= 4 * 3
+    for k in (7, int(np.argmax(beside))):
+        expected = (model.lyapunov_grad(theta[k]) * model.grad(theta[k])).sum(axis=-1) / 2
+        np.testing.assert_allclose(found.drift[k], expected, rtol=1e-9, atol=1e-9)
 
 
 def test_printed_logistic_constants_fail_when_the_prior_dominates():
@@ -64,88 +62,6 @@ def test_printed_logistic_constants_fail_when_the_prior_dominates():
         assert found.holds and bool(total > 1) is printed_holds
         assert serves(found, 1 / 4, total**2 / 4) is printed_holds
         assert serves(found, *model.drift_constants)
-
-
-HEAVY = {
-    "cauchy": (lambda t: -jnp.log1p(t**2), 0.0, -2.0),
-    "student": (lambda t: -4 * jnp.log1p(jnp.dot(t, t) / 5), np.ones(3), -2.0),
-    "laplace": (lambda t: -jnp.sum(jnp.sqrt(1 + t**2)), np.zeros(2), -1.0),
-    "almost gaussian": (lambda t: -jnp.sum((1 + t**2) ** 0.95), np.zeros(2), -0.1),
-}
-
-
-@pytest.mark.parametrize("name", HEAVY)
-def test_heavy_tails(name):
-    log_density, theta_0, power = HEAVY[name]
-    found = stability(lv.Target(log_density), None, theta_0)
-    assert [one.condition for one in found.failures] == ["drift"]
-    assert found.failures[0].kind == "heavy tails"
-    assert f"falls like r^{power:g}" in str(found)
-    assert np.isnan(found.alpha) and np.isnan(found.beta) and np.isfinite(found.C_size)
-
-
-def test_overshoot():
-    found = stability(lv.Target(lambda t: -(t**4)), None, 0.0)
-    assert [(one.condition, one.kind) for one in found.failures] == [("size", "overshoot")]
-    assert found.alpha > 0 and serves(found, found.alpha, found.beta)
-    assert np.isnan(found.C_size) and "grows like r^4" in str(found)
-
-
-def test_exponential_growth_overflows_and_is_called_overshoot():
-    x = np.random.default_rng(0).standard_normal((50, 2)).astype(np.float32)
-    target = lv.Target(lambda t: -0.5 * jnp.dot(t, t), lambda t, d: d[1] * jnp.dot(d[0], t) - jnp.exp(jnp.dot(d[0], t)))
-    found = stability(target, (x, np.ones(50, np.float32)), np.zeros(2))
-    assert {one.condition: one.kind for one in found.failures} == {"noise": "overshoot", "size": "overshoot"}
-    assert np.isnan(found.V).any()
-
-
-def test_wrong_way():
-    found = stability(lv.Target(lambda t: jnp.where(t["b"] > 0, 1.0, -1.0) * t["b"] ** 2 - t["a"] ** 2), None,
-                      {"a": 0.5, "b": -0.5})  # fmt: skip
-    failed = failure(found, "drift")
-    assert failed.kind == "wrong way" and failed.direction[1] > 0 and "along" in str(failed) and " b" in str(failed)
-
-
-def test_steep_lyapunov_function():
-    found = stability(lv.Target(lambda t: -0.5 * t**2), None, 0.0, lyapunov=lambda t: 1 + t**4)
-    assert failure(found, "size").kind == "steep V"
-
-
-def test_half_line():
-    found = stability(lv.Target(lambda t: jnp.log(t) - t**2), None, 1.0)
-    failed = failure(found, "drift")
-    assert failed.kind == "no density" and failed.direction[0] == -1
-
-
-def test_improper_direction_is_named():
-    """A flat prior and covariates that see theta only through theta[0] + theta[1]."""
-    rng = np.random.default_rng(1)
-    x, y = rng.standard_normal(40), rng.standard_normal(40)
-    target = lv.Target(lambda t: 0.0 * jnp.sum(t), lambda t, d: -0.5 * (d[1] - d[0] * (t[0] + t[1])) ** 2)
-    found = stability(target, (x.astype(np.float32), y.astype(np.float32)), np.array([0.3, 0.1]))
-    failed = failure(found, "drift")
-    assert failed.kind == "flat"
-    assert abs(failed.direction @ [1, 1]) < 1e-6
-
-
-def test_separable_data_with_a_flat_prior_fail_in_a_separating_direction():
-    rng = np.random.default_rng(2)
-    x = rng.standard_normal((100, 2)).astype(np.float32)
-    y = np.sign(x[:, 0])
-    x[:, 0] += y
-    target = lv.Target(lambda t: 0.0 * jnp.sum(t), logistic_log_likelihood)
-    found = stability(target, (x, y), np.zeros(2))
-    failed = failure(found, "drift")
-    assert failed.kind == "flat"
-    assert np.all(y * (x @ failed.direction) > 0)
-
-
-def test_unpenalised_direction_of_a_logistic_model_is_found():
-    """The curvature at theta_0 does not show it: the data dominate there. Far out the prior is alone."""
-    model = lv.models.Logistic.simulate(num_data=100, seed=4)
-    target = lv.Target(lambda t: -0.5 * ((t[0] - t[1]) ** 2 + t[2] ** 2), logistic_log_likelihood)
-    failed = failure(stability(target, model.data, np.zeros(3)), "drift")
-    np.testing.assert_allclose(np.abs(failed.direction), [0.5**0.5, 0.5**0.5, 0], atol=1e-6)
 
 
 @pytest.mark.parametrize("rotated", [False, True])

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from langevin.paper import clt_constant, clt_regimes, style
-from langevin.paper.clt_regimes import REGIMES, last, mubar, solution
+from langevin.paper.clt_regimes import REGIMES, last, mubar, sigma2
 from langevin.paper.lab import Lab
 from langevin.paper.replicates import standard_error
 from langevin.paper.study import Finding, Numbers, Row
@@ -19,7 +19,7 @@ from langevin.paper.study import Finding, Numbers, Row
 TITLES = {
     "fluctuations": "α = 1/2: fluctuations dominate",
     "balanced": "α = 1/3: bias and spread balance",
-    "bias": "α = 1/5: bias dominates",
+    "bias": "α = 1/5: bias dominates\n(large steps: higher orders add to it)",
 }
 
 
@@ -44,7 +44,7 @@ def draw(numbers: Numbers) -> dict[str, Figure]:
 
 
 def _draw_regimes(numbers: Numbers) -> Figure:
-    """Histograms beside the limit densities, and below them the means on their way to the limit."""
+    """Histograms beside the densities of leading order, and below them the means on their way to it."""
     figure, axes = style.new_figure(columns=3, rows=2, width=11, height=6.4)
     for i, name in enumerate(REGIMES):
         _draw_histogram(axes[0, i], numbers, name)
@@ -55,7 +55,7 @@ def _draw_regimes(numbers: Numbers) -> Figure:
     handles, labels = (
         first + second for first, second in zip(*(row[0].get_legend_handles_labels() for row in axes), strict=True)
     )
-    figure.legend(handles, labels, loc="outside lower center", ncols=6)
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
     figure.suptitle(
         "The centre of the average moves from 0 to the bias as steps shrink more slowly; its spread stays σ"
     )
@@ -64,10 +64,16 @@ def _draw_regimes(numbers: Numbers) -> Figure:
 
 def _draw_histogram(axes: Axes, numbers: Numbers, name: str) -> None:
     scaled, T, B = last(numbers, name)
-    sd = np.sqrt(solution().sigma2)
+    sd = np.sqrt(sigma2())
     axes.hist(scaled, bins=40, density=True, color=style.COLOURS[4], alpha=0.6, label="runs")
     grid = np.linspace(scaled.min(), scaled.max(), 300)
-    axes.plot(grid, stats.norm.pdf(grid, B * mubar(), sd), color=style.COLOURS[1], **style.EXACT, label="N(B$_m$μ̄, σ²)")
+    axes.plot(
+        grid,
+        stats.norm.pdf(grid, B * mubar(), sd),
+        color=style.COLOURS[1],
+        **style.EXACT,
+        label="leading order, N(B$_m$μ̄, σ²)",
+    )
     exact = np.sqrt(T) * numbers[f"{name}/mean"][-1]
     axes.axvline(exact, color=style.COLOURS[6], linestyle=":", linewidth=1.6, label="exact mean")
     axes.set_xlabel(f"√T$_m$ π$_m$(φ) at m = {numbers['stages'][-1]:,}")
@@ -82,8 +88,8 @@ def _draw_means(axes: Axes, numbers: Numbers, name: str) -> None:
     )  # fmt: skip
     exact = np.sqrt(T) * numbers[f"{name}/mean"]
     axes.plot(m, exact, color=style.COLOURS[6], **style.EXACT, label="mean, exact law")
-    limit = delta2 / np.sqrt(T) * mubar()
-    axes.plot(m, limit, color=style.COLOURS[1], **style.ASYMPTOTE, label="its limit B$_m$μ̄")
+    leading = delta2 / np.sqrt(T) * mubar()
+    axes.plot(m, leading, color=style.COLOURS[1], **style.ASYMPTOTE, label="leading term B$_m$μ̄")
     axes.set_xscale("log")
     axes.set_xlabel("number of steps m")
-    axes.set_ylim(1.35 * min(exact.min(), limit.min()), 0)
+    axes.set_ylim(1.35 * min(exact.min(), leading.min()), 0)

@@ -283,7 +283,7 @@ def draw(numbers: Numbers) -> Figure:
         )  # fmt: skip
         panel.set_title(title)
         panel.set_xlabel("constant step δ")
-    axes[0].set_ylabel("bias of π(φ) per δ")
+    axes[0].set_ylabel("stationary bias of φ divided by δ")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5)
     figure.suptitle("At small constant steps the bias per step tends to the form with 1/8, not 1/24")

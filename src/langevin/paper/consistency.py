@@ -16,7 +16,6 @@ from langevin.paper import consistency_checks, consistency_gaussian, consistency
 from langevin.paper.consistency_checks import errors, mse
 from langevin.paper.consistency_gaussian import (
     CONSTANT_STEP,
-    FOURTH,
     PHI_NAMES,
     POISSON,
     SETTINGS,
@@ -74,21 +73,21 @@ def draw(numbers: Numbers) -> dict[str, Figure]:
 def _draw_errors(numbers: Numbers) -> Figure:
     figure, axes = style.new_figure(columns=3, rows=2, width=11, height=6.6)
     m = numbers["third/stages"]
-    theory = consistency_gaussian.predict(SETTINGS["third"].schedule, m)
-    predicted = np.sqrt(theory.bias**2 + theory.sd**2)
+    predicted = np.sqrt(consistency_gaussian.first_order_mse(SETTINGS["third"].schedule, m))
+    bias = np.abs(numbers["third/exact_means"] - truth())
     for j, panel in enumerate(axes.flat[:POISSON]):
-        _fan(panel, m, np.abs(errors(numbers, "third")[..., j]))
-        panel.plot(m, predicted[:, j], color=style.COLOURS[1], **style.ASYMPTOTE, label="root MSE, first-order theory")
-        if j in (SQUARE, FOURTH):
-            bias = np.abs(numbers["third/exact_means"][:, j - THETA] - truth()[j])
-            panel.plot(m, bias, color=style.COLOURS[6], **style.EXACT, label="exact bias")
+        _fan(panel, m, errors(numbers, "third")[..., j])
+        panel.plot(
+            m, predicted[:, j], color=style.COLOURS[1], **style.ASYMPTOTE, label="root MSE, first order in small δ"
+        )
+        panel.plot(m, bias[:, j], color=style.COLOURS[6], **style.EXACT, label="|bias|, exact")
         panel.set_title(f"Gaussian, φ = {PHI_NAMES[j]}")
     if "logistic/stages" in numbers:
         exact = consistency_others.logistic_truth()
         _fan(
             axes[1, 2],
             numbers["logistic/stages"],
-            np.abs(numbers["logistic/average"] - exact)[..., 0] / np.sqrt(exact[3]),
+            (numbers["logistic/average"] - exact)[..., 0] / np.sqrt(exact[3]),
         )
     axes[1, 2].set_title("logistic, first coordinate")
     axes[1, 2].set_ylabel("|error|, posterior sds")
@@ -103,11 +102,13 @@ def _draw_errors(numbers: Numbers) -> Figure:
 
 
 def _fan(panel: Axes, m: np.ndarray, error: Floats) -> None:
-    low, middle, high = np.quantile(error, (0.1, 0.5, 0.9), axis=-1)
+    low, high = np.quantile(np.abs(error), (0.1, 0.9), axis=-1)
+    root = np.sqrt(np.mean(error**2, axis=-1))
     panel.fill_between(m, low, high, color=style.COLOURS[4], alpha=0.35, linewidth=0, label="80% of chains")
-    panel.plot(m, error[:, :5], color="#999999", linewidth=0.7)
+    panel.plot(m, np.abs(error[:, :5]), color="#999999", linewidth=0.7)
     panel.plot([], [], color="#999999", linewidth=0.7, label="five chains")
-    panel.plot(m, middle, color=style.COLOURS[0], linestyle="none", marker=style.MARKS[0], markersize=5, label="median")
+    # The error of a root is that of the square over twice the root.
+    panel.errorbar(m, root, standard_error(error**2) / root, label="root MSE of chains ± 2 s.e.", **_look(0))
     panel.set_xscale("log")
     panel.set_yscale("log")
     panel.set_ylim(0.3 * low.min(), 2 * high.max())
@@ -122,7 +123,7 @@ def _draw_breaks(numbers: Numbers) -> Figure:
     for panel in axes.flat:
         panel.set_xscale("log")
         panel.set_xlabel("number of steps m")
-        panel.legend(loc="best")
+        panel.legend(loc="lower left" if panel is axes[0, 0] else "best")
     figure.suptitle(
         "Outside the assumptions the average stays random, settles elsewhere, or hides its error (bars: ± 2 errors)"
     )
@@ -149,11 +150,12 @@ def _draw_constant(panel: Axes, numbers: Numbers) -> None:
     for i, (name, label) in enumerate({"third": "δ decreasing, α = 1/3", "constant": f"δ = {CONSTANT_STEP:g}"}.items()):
         values, m = numbers[f"{name}/average"][..., SQUARE], numbers[f"{name}/stages"]
         panel.errorbar(m, values.mean(axis=-1), 2 * standard_error(values), label=label, **_look(i))
-        panel.plot(m, numbers[f"{name}/exact_means"][:, 1], color=style.COLOURS[i], **style.EXACT)
+        panel.plot(m, numbers[f"{name}/exact_means"][:, SQUARE], color=style.COLOURS[i], **style.EXACT)
     law = problems.gaussian_law(consistency_gaussian.BATCH_SIZE)
     mean, variance, _ = law.stationary(CONSTANT_STEP)
     panel.axhline(mean**2 + variance, color=style.COLOURS[1], **style.ASYMPTOTE, label="the chain's own law")
     panel.axhline(truth()[SQUARE], color=style.COLOURS[6], linestyle=":", linewidth=1.6, label="posterior")
+    panel.set_ylim(bottom=0)
     panel.set_ylabel("mean of π$_m$(θ²)")
     panel.set_title("A constant step: the wrong number")
 
@@ -165,10 +167,11 @@ def _draw_coverage(panel: Axes, numbers: Numbers) -> None:
         for i, label in enumerate(HEAVY_NAMES):
             share = covered[..., i].mean(axis=-1)
             error = 2 * np.sqrt(share * (1 - share) / covered.shape[1])
-            panel.errorbar(m, share, error, label=label, **_look(i))
+            # Side by side, since two of them nearly coincide.
+            panel.errorbar(m * 1.1 ** (i - 1.5), share, error, label=label, **_look(i))
     panel.set_ylim(0, 1.02)
     panel.set_ylabel("intervals that hold the truth")
-    panel.set_title("Heavy tails (Student, 3 d.o.f.): bars too short for θ²")
+    panel.set_title("Heavy tails (Student, 3 d.o.f.): far too short for θ²")
 
 
 def _draw_exponents(panel: Axes, numbers: Numbers) -> None:
@@ -177,6 +180,8 @@ def _draw_exponents(panel: Axes, numbers: Numbers) -> None:
         panel.errorbar(numbers[f"{name}/stages"], value, 2 * error, label=label, **_look(i))
         exact = numbers[f"{name}/law_bias"] ** 2 + numbers[f"{name}/law_variance"]
         panel.plot(numbers["law_stages"], exact, color=style.COLOURS[i], **style.EXACT)
+    computed = f"exact law, computed to m = {numbers['law_stages'][-1]:,} only"
+    panel.plot([], [], color="grey", **style.EXACT, label=computed)
     panel.set_yscale("log")
     panel.set_ylabel("MSE of π$_m$(A sin)")
-    panel.set_title("Inside: at n = 10, α = 1/2 leads until late (lines: exact)")
+    panel.set_title("Inside: at n = 10, α = 1/2 leads early on")

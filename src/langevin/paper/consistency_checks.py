@@ -6,8 +6,18 @@ import langevin as lv
 from langevin.paper import consistency_gaussian as gaussian
 from langevin.paper import consistency_others as others
 from langevin.paper import problems
-from langevin.paper.consistency_gaussian import PHI_NAMES, POISSON, POWERS, SETTINGS, SOUND, SQUARE, THETA
-from langevin.paper.replicates import standard_error, variance_score
+from langevin.paper.consistency_gaussian import (
+    FOURTH,
+    PHI_NAMES,
+    POISSON,
+    SETTINGS,
+    SKEWED,
+    SOUND,
+    SQUARE,
+    THETA,
+)
+from langevin.paper.gaussian_runs import log_ratio
+from langevin.paper.replicates import mean_score, own_mean_score, standard_error, variance_score
 from langevin.paper.study import Finding, Floats, Numbers, Verdict, agrees, limit
 
 
@@ -25,11 +35,19 @@ def verdict_of(ok: bool) -> Verdict:
 
 
 def exact_scores(numbers: Numbers, name: str) -> Floats:
-    """Scores of the means of theta, theta^2, theta^4 and of the variance for theta, at every m of a setting."""
-    powers = np.moveaxis(numbers[f"{name}/average"][..., POWERS], 1, -1)
-    means = (powers.mean(axis=-1) - numbers[f"{name}/exact_means"]) / standard_error(powers)
-    spread = variance_score(powers[:, 0], numbers[f"{name}/exact_variance"])
-    return np.concatenate([means.ravel(), spread])
+    """Scores of the means of all test functions but theta^4 and of the variance for theta, at every m of a setting.
+
+    Averages of theta^4 have skewness 2 to 8 over chains, those of theta^2 up to 2.7 in some settings: the mean of a few
+    hundred is not normal enough for a score. Their share of the law is seen by the others.
+    """
+    unknown = [j for j in range(len(PHI_NAMES)) if j not in (THETA, FOURTH) and not (j == SQUARE and name in SKEWED)]
+    values, exact = np.moveaxis(numbers[f"{name}/average"], 1, -1), numbers[f"{name}/exact_means"]
+    variance = numbers[f"{name}/exact_variance"]
+    scores = [own_mean_score(values[:, j], exact[:, j]) for j in unknown]
+    theta = values[:, THETA]
+    # A sum of independent noises, most of them normal: the kurtosis of the average of theta is 3 to within 0.1.
+    scores += [mean_score(theta, exact[:, THETA], variance), variance_score(theta, variance, kurtosis=3.0)]
+    return np.concatenate(scores)
 
 
 def errors(numbers: Numbers, name: str) -> Floats:
@@ -42,7 +60,7 @@ def _exact(numbers: Numbers) -> Finding:
     ok, largest = agrees(scores, 0.0, 1.0)
     chains = numbers["third/average"].shape[1]
     return Finding(
-        claim="The weighted average is the one defined: exact means for θ, θ², θ⁴ and variance for θ at every m",
+        claim="The weighted average is the one defined: means for five φ, and variance for θ, are exact at every m",
         printed="pi_m = sum omega_k phi(theta_(k-1))/Omega_m",
         measured=f"largest of {scores.size} scores {largest:.1f} (alpha = 1/3 and 1/2, p = 1/2, 1, 2; {chains} chains)",
         verdict=verdict_of(ok),
@@ -70,20 +88,16 @@ def _gaussian(numbers: Numbers) -> Finding:
     error, m = errors(numbers, "third")[..., :POISSON], numbers["third/stages"]
     fell, rmse = falls(error)
     rate = np.log(rmse[1] / rmse[0]) / np.log(m[-1] / m[0])
-    theory = gaussian.predict(SETTINGS["third"].schedule, m)
-    # The bounded ones have no exact mean: theory of first order, with room for the size of the next.
-    bounded = error[-1, :, :2]
-    distance = np.abs(bounded.mean(axis=0) - theory.bias[-1, :2]) - theory.next_order[-1, :2]
-    inside, score = agrees(np.maximum(distance, 0.0), 0.0, standard_error(bounded.T))
-    exact, largest = agrees(exact_scores(numbers, "third"), 0.0, 1.0)
-    verdict, because = judge(inside and exact, fell, "an error is not what the theory says")
+    scores = exact_scores(numbers, "third")
+    agree, largest = agrees(scores, 0.0, 1.0)
+    verdict, because = judge(agree, fell, "an error is not that of the exact law")
     words = [f"{name} {a:.3f} to {b:.4f} (m^{r:.2f})" for name, a, b, r in zip(PHI_NAMES, *rmse, rate, strict=False)]
     return Finding(
         claim="pi_m(phi) tends to pi(phi) for bounded and unbounded phi, from a start far off (Gaussian, alpha = 1/3)",
         printed="almost sure convergence",
         measured=(
-            f"root MSE from m = {m[0]} to {m[-1]}: {', '.join(words)}; against theory (bounded) "
-            f"and exact moments (unbounded): largest scores {score:.1f} and {largest:.1f}"
+            f"root MSE from m = {m[0]} to {m[-1]}: {', '.join(words)}; against the exact means (all but θ⁴, whose "
+            f"averages are too skewed) and the exact variance for θ: largest of {scores.size} scores {largest:.1f}"
         ),
         verdict=verdict,
         because=because,
@@ -118,18 +132,14 @@ def _weights(numbers: Numbers) -> Finding:
 
 def _logistic(numbers: Numbers) -> Finding:
     m, error = numbers["logistic/stages"], numbers["logistic/average"] - others.logistic_truth()
-    T, delta2, delta3 = (others.LOGISTIC_STEPS.sum_power(int(m[-1]), p) for p in (1.0, 2.0, 3.0))
-    bias = others.logistic_bias()
-    expected = bias.slope * delta2 / T
-    room = bias.share * np.abs(bias.slope) * delta3 / T
-    distance = np.maximum(np.abs(error[-1].mean(axis=0) - expected) - room, 0.0)
-    inside, score = agrees(distance, 0.0, standard_error(error[-1].T))
+    expected = numbers["logistic/bias"][-1]
+    inside, score = agrees(own_mean_score(error[-1].T, expected), 0.0, 1.0)
     fell, rmse = falls(error)
     scale = np.sqrt(others.logistic_truth()[3:])
     mean, variance = rmse[:, :3] / scale, rmse[:, 3:] / scale**2
     d = scale.size
     off = error[-1, :, d] / scale[0] ** 2
-    verdict, because = judge(inside, fell, "a bias lies outside of the theory")
+    verdict, because = judge(inside, fell, "a bias is not that of the sampler about the mode")
     return Finding(
         claim="The same for the logistic posterior: mean and variances tend to those by quadrature",
         printed="almost sure convergence",
@@ -158,24 +168,25 @@ def _exponents(numbers: Numbers) -> Finding:
         scores.append((values.mean(axis=-1) - numbers[f"{name}/law_bias"]) / standard_error(values))
         scores.append(variance_score(values, numbers[f"{name}/law_variance"]))
     ok, largest = agrees(np.concatenate(scores), 0.0, 1.0)
-    (third, third_error), (half, half_error) = mse(numbers, "third"), mse(numbers, "half")
     exact_half, exact_third = (
         numbers[f"{n}/law_bias"][-1] ** 2 + numbers[f"{n}/law_variance"][-1] for n in ("half", "third")
     )
-    ratio = half[-1] / third[-1]
-    error = ratio * np.hypot(half_error[-1] / half[-1], third_error[-1] / third[-1])
-    m, ahead = numbers["third/stages"][-1], ratio - 2 * error > 1
+    lead, error = log_ratio(*(numbers[f"{name}/average"][-1, :, POISSON] for name in ("half", "third")))
+    m, ahead, ratio = numbers["third/stages"][-1], lead > limit(1) * error, np.exp(lead)
     verdict = Verdict.REFUSED if not ok else Verdict.REPRODUCED if ahead else Verdict.TOO_SMALL
     reasons = {
         Verdict.REFUSED: "bias or variance is not that of the exact law",
         Verdict.REPRODUCED: "",
-        Verdict.TOO_SMALL: "at n = 10 the squared bias of alpha = 1/3 outweighs its gain in variance until late",
+        Verdict.TOO_SMALL: (
+            "at n = 10 the squared bias of alpha = 1/3 outweighs its gain in variance until late: up to m = 1e7 the "
+            "exponent 0.4 has the smallest MSE"
+        ),
     }
     return Finding(
         claim="At equal numbers of steps alpha = 1/3 has the smaller MSE than alpha = 1/2, in the end",
         printed="MSE of order m^-2/3 against m^-1/2 (with logarithms)",
         measured=(
-            f"MSE at 1/2 over MSE at 1/3, phi = A sin, n = 10, m = {m}: {ratio:.2f} ± {error:.2f}; exact at "
+            f"MSE at 1/2 over MSE at 1/3, phi = A sin, n = 10, m = {m}: {ratio:.2f} ± {ratio * error:.2f}; exact at "
             f"m = {numbers['law_stages'][-1]}: {exact_half / exact_third:.2f}; bias and variance up to there: largest "
             f"of {np.concatenate(scores).size} scores {largest:.1f}"
         ),
@@ -231,8 +242,17 @@ def _constant(numbers: Numbers) -> Finding:
 def _heavy(numbers: Numbers) -> Finding:
     covered, m = numbers["heavy/covered"][-1], numbers["heavy/stages"][-1]
     share, error = covered.mean(axis=0), standard_error(covered.T.astype(np.float64))
-    # The last two are the square of the Student and of the normal coordinate.
-    short = share[3] - share[2] > limit(1) * np.hypot(error[3], error[2])
+    # The last two are the square of the Student and of the normal coordinate, whose exact mean is known.
+    gap = (share[3] - share[2]) / np.hypot(error[3], error[2])
+    control, score = agrees(own_mean_score(numbers["heavy/average"][-1, :, 3], numbers["heavy/control"][-1]), 0.0, 1.0)
+    verdict = Verdict.REPRODUCED if gap > limit(1) else Verdict.TOO_SMALL
+    if not control or gap < -limit(1):
+        verdict = Verdict.REFUSED
+    reasons = {
+        Verdict.REFUSED: "the normal coordinate is not sampled as it should be, or has the worse bars",
+        Verdict.REPRODUCED: "",
+        Verdict.TOO_SMALL: "the intervals do not yet miss the truth more often than for the normal, beyond doubt",
+    }
     words = [f"{n} {s:.2f} ± {e:.2f}" for n, s, e in zip(others.HEAVY_NAMES, share, error, strict=True)]
     middle = np.median(numbers["heavy/average"][-1, :, 2])
     return Finding(
@@ -240,8 +260,9 @@ def _heavy(numbers: Numbers) -> Finding:
         printed="left out of scope: the drift condition fails",
         measured=(
             f"share of nominal {others.LEVEL:.0%} intervals of single chains that hold the truth at m = {m}: "
-            f"{', '.join(words)}; median average of θ² for Student {middle:.2f}, truth 3"
+            f"{', '.join(words)}: for Student the bounded φ, too, has {share[0]:.2f} only. Median average of θ² for "
+            f"Student {middle:.2f}, truth 3; mean of θ² for normal against the exact one: score {score:.1f}"
         ),
-        verdict=Verdict.REPRODUCED if short else Verdict.TOO_SMALL,
-        because="" if short else "the intervals miss the truth no more often than for the normal",
+        verdict=verdict,
+        because=reasons[verdict],
     )

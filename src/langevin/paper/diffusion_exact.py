@@ -2,15 +2,34 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import optimize, special
 
 from langevin.paper.problems import gaussian
 from langevin.paper.study import Floats
 
 
-def bridge_median(delta: Floats, num_steps: NDArray[np.int64]) -> Floats:
-    """Median of the largest |Brownian bridge| over num_steps cells of length delta, by Kolmogorov's law."""
-    return np.sqrt(delta) * special.kolmogi(-np.expm1(-np.log(2) / num_steps))
+def bridge_median(time: float, num_steps: int, alpha: float, dimension: int) -> float:
+    """Median of the largest |Brownian bridge| over the steps of a chain, proportional to k^-alpha on [0, time].
+
+    Over a step of length 1 it has Kolmogorov's law in one dimension, and in three that of Kuiper: the three-dimensional
+    bridge's distance from 0 is a Brownian excursion, whose height is distributed as the range of a bridge.
+    """
+    beyond = {1: special.kolmogorov, 3: _kuiper}[dimension]
+    root = np.sqrt(np.arange(1, num_steps + 1) ** -alpha)
+    root *= np.sqrt(time / np.sum(root**2))
+
+    def excess(height: float) -> float:
+        """log P(all bridges stay within height) - log 1/2."""
+        return float(np.sum(np.log1p(-beyond(height / root))) + np.log(2))
+
+    # The largest of all is above the one-dimensional median of the first, and hardly ever above ten times its unit.
+    return float(optimize.brentq(excess, special.kolmogi(0.5) * root[0], 10 * root[0]))
+
+
+def _kuiper(height: Floats) -> Floats:
+    """P(range of a Brownian bridge > height); the terms left out are below 1e-15 for heights above 0.7."""
+    square = (np.arange(1, 8)[:, None] * height) ** 2
+    return np.asarray(2 * np.sum((4 * square - 1) * np.exp(-2 * square), axis=0))
 
 
 def error_law(cells: NDArray[np.int64], width: float, theta_0: float, batch_size: int | None) -> tuple[float, float]:
@@ -34,7 +53,10 @@ def error_law(cells: NDArray[np.int64], width: float, theta_0: float, batch_size
 
 
 def chi_square_score(value: float, freedom: int) -> float:
-    """Wilson and Hilferty: the cube root of a chi-square variable is almost normal, far into its tails."""
+    """Wilson and Hilferty: the cube root of a chi-square variable is almost normal, far into its tails.
+
+    Where the law is known, this needs no kurtosis of the sample, which for a few dozen values would spoil the tails.
+    """
     spread = 2 / (9 * freedom)
     return float((np.cbrt(value / freedom) - (1 - spread)) / np.sqrt(spread))
 

@@ -19,7 +19,7 @@ import langevin as lv
 from langevin.paper import problems
 from langevin.paper.lab import Lab
 from langevin.paper.replicates import mean_score, square_score, standard_error, variance_score
-from langevin.paper.study import Finding, Floats, Numbers, Verdict, limit
+from langevin.paper.study import Finding, Floats, Numbers, Verdict, agrees, limit
 from langevin.paper.style import ASYMPTOTE, COLOURS, EXACT, MARKS, SIMULATED
 from langevin.theory import PoissonSolution, known_solution
 
@@ -208,7 +208,7 @@ def last_decade(m: np.ndarray) -> np.ndarray:
     return np.asarray(10 * m >= m[-1])
 
 
-def law_scores(numbers: Numbers) -> Floats:
+def exact_law_scores(numbers: Numbers) -> Floats:
     """Standard normal scores of bias, variance and MSE against the exact law, along a new first axis."""
     averages, bias, variance = numbers["averages"], numbers["bias"], numbers["variance"]
     with np.errstate(invalid="ignore"):
@@ -223,8 +223,8 @@ def law_scores(numbers: Numbers) -> Floats:
 
 
 def follows_law(claim: str, printed: str, scores: Floats) -> Finding:
-    """The verdict on a claim that the runs have the exact law, from `law_scores` or some of them."""
-    same, largest = passes(scores)
+    """The verdict on a claim that the runs have the exact law, from `exact_law_scores` or some of them."""
+    same, largest = agrees(scores, 0.0, 1.0)
     return Finding(
         claim=claim,
         printed=printed,
@@ -234,13 +234,6 @@ def follows_law(claim: str, printed: str, scores: Floats) -> Finding:
     )
 
 
-def passes(scores: ArrayLike) -> tuple[bool, float]:
-    """Whether all scores stay below the Bonferroni limit, and the largest in size; one that is no number does not."""
-    size = np.abs(np.asarray(scores))
-    size = np.where(np.isnan(size), np.inf, size)
-    return bool(size.max() < limit(size.size)), float(size.max())
-
-
 def draw_curves(axes: Axes, x: Floats, numbers: Numbers, scale: ArrayLike, labels: Sequence[str]) -> None:
     """MSE times `scale` against x, one colour and mark for each label: marks simulate, lines are the exact law."""
     mse, stderr = simulated_mse(numbers["averages"])
@@ -248,7 +241,7 @@ def draw_curves(axes: Axes, x: Floats, numbers: Numbers, scale: ArrayLike, label
     for i, label in enumerate(labels):
         seen = np.isfinite(mse[i])
         y, error = (scale[i] * mse[i])[seen], (scale[i] * stderr[i])[seen]
-        axes.errorbar(x[seen], y, error, fmt=MARKS[i], color=COLOURS[i], **SIMULATED)
+        axes.errorbar(x[seen], y, 2 * error, fmt=MARKS[i], color=COLOURS[i], **SIMULATED)
         axes.plot(x, scale[i] * exact[i], color=COLOURS[i], **EXACT)
         # An empty line for the legend, which would put error bars behind all lines.
         axes.plot([], [], marker=MARKS[i], markersize=5, color=COLOURS[i], label=label, **EXACT)
@@ -258,7 +251,7 @@ def draw_curves(axes: Axes, x: Floats, numbers: Numbers, scale: ArrayLike, label
 
 def draw_key(axes: Axes, *, two_terms: bool) -> None:
     """Entries of the legend that say what marks and lines are."""
-    axes.plot([], [], "o", markersize=5, color="grey", label="simulation ± 1 s.e.")
+    axes.plot([], [], "o", markersize=5, color="grey", label="simulation ± 2 s.e.")
     axes.plot([], [], color="grey", label="exact law", **EXACT)
     if two_terms:
         axes.plot([], [], color="grey", label="two-term form", **ASYMPTOTE)

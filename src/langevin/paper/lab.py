@@ -70,10 +70,9 @@ class Lab:
 
 @cache
 def source_digest() -> str:
-    """Changes with any file of the package outside this room, so that parts of two versions are never mixed."""
-    room = Path(__file__).parent
-    files = sorted(path for path in room.parent.rglob("*.py") if room not in path.parents)
-    return sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+    """Changes with any file of the package, so that the work of two versions is never mixed."""
+    package = Path(__file__).parents[1]
+    return sha256(b"".join(path.read_bytes() for path in sorted(package.rglob("*.py")))).hexdigest()[:12]
 
 
 def _load(path: Path) -> Numbers | None:

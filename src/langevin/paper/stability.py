@@ -19,6 +19,8 @@ import langevin as lv
 from langevin.models import Logistic
 from langevin.paper import problems
 from langevin.paper.lab import Lab
+from langevin.paper.replicates import standard_error
+from langevin.paper.stability_exact import exact_moments, noise_bound, noise_moments
 from langevin.paper.stability_figures import draw, table
 from langevin.paper.stability_findings import check
 from langevin.paper.study import Floats, Numbers
@@ -101,8 +103,9 @@ def _conditions() -> Numbers:
     }
     numbers: dict[str, np.ndarray] = {}
     for name, one in found.items():
-        # Away from the mode of the logistic model; on the line either way will do.
-        ray = int(np.argmin(one.directions @ logistic.map)) if len(one.names) > 1 else 0
+        # From theta_0 away from the mode of the logistic model; on the line either way will do.
+        towards = one.directions @ logistic.map if len(one.names) > 1 else np.zeros(len(one.directions))
+        ray = int(np.argmin(np.where(one.shifts.any(axis=1), np.inf, towards)))
         numbers[f"{name}.radius"], numbers[f"{name}.pull"] = one.radii[ray], one.pull[ray]
         numbers[f"{name}.kinds"] = np.array([f"{fail.condition}: {fail.kind}" for fail in one.failures], dtype=np.str_)
         numbers[f"{name}.constants"] = np.array([one.alpha, one.beta, one.C_size, one.C_noise])
@@ -139,13 +142,13 @@ def _moments(lab: Lab, chains: int, stages: list[int], weight_power: float) -> N
         window = [_mean_stderr(one.mean(axis=1)) for one in V]
         found["m"].append(m - 1)
         found["mean"].append(V.mean(axis=1))
-        found["stderr"].append(V.std(axis=1) / np.sqrt(V.shape[1]))
+        found["stderr"].append(standard_error(V.swapaxes(1, 2)))
         found["window"].append(np.column_stack([window, exact[:, m - 1].mean(axis=1)]))
         found["average"].append(np.column_stack([pi_m, averages[:, stage - 1]]))
         found["noise"].append([_mean_stderr((H**power).mean(axis=1)) for power in (2, 4)])
     numbers = {key: np.asarray(value) for key, value in found.items()}
     numbers["exact"] = np.stack([exact[:, m] for m in numbers["m"]])
-    numbers["noise_exact"] = np.array([law.grad_noise, 3 * law.grad_noise**2 + fourth_cumulant(law)])
+    numbers["noise_exact"] = np.array([law.grad_noise, 3 * law.grad_noise**2 + law.grad_noise_fourth])
     numbers["sup"] = exact.max(axis=1)
     numbers["last"] = exact[:, -1]
     # What erratum 13 is about: E V(theta_1) - V - delta (A V) = c V'' delta^2 E[g^2], with c = 1/8.
@@ -181,30 +184,7 @@ def _kept(ledger: lv.Ledger | None, num_steps: int, dimension: int = 1) -> tuple
 
 
 def _mean_stderr(values: Floats) -> tuple[float, float]:
-    return float(values.mean()), float(values.std() / np.sqrt(values.size))
-
-
-def exact_moments(law: LinearGaussianLaw, delta: Floats, theta_0: float, m: NDArray[np.int64]) -> Floats:
-    """E V and E V^2 of theta_m, V = 1 + (theta - mu_p)^2 / (2 sigma_p^2), shape (2, times); no approximation."""
-    first = law.cumulants(delta, theta_0, m)
-    b, v = first.mean - law.mu_p, first.variance
-    # The fourth cumulant, as `law.cumulants` has the first three: kappa_4 -> a^4 kappa_4 + (delta/2)^4 kappa_4(H).
-    fourth, path, of_H = 0.0, [0.0], fourth_cumulant(law)
-    for a, d in zip(law.contraction(delta).tolist(), delta.tolist(), strict=True):
-        fourth = a**4 * fourth + (d / 2) ** 4 * of_H
-        path.append(fourth)
-    y2, y4 = b**2 + v, b**4 + 6 * b**2 * v + 4 * b * first.third + 3 * v**2 + np.asarray(path)[first.m]
-    s2 = law.sigma_p**2
-    return np.stack([1 + y2 / (2 * s2), 1 + y2 / s2 + y4 / (4 * s2**2)])
-
-
-@cache
-def fourth_cumulant(law: LinearGaussianLaw) -> float:
-    """kappa_4 of H from its characteristic function: Re log E exp(itH) / t^2 = -kappa_2/2 + kappa_4 t^2/24 - ..."""
-    t = np.linspace(0.1, 1.0, 40) / law.grad_noise**0.5
-    x = (t * law.grad_noise**0.5) ** 2
-    series = np.polynomial.Polynomial.fit(x, np.log(np.abs(law.noise_cf(t))) / t**2, 6).convert()
-    return float(24 * series.coef[1] * law.grad_noise)
+    return float(values.mean()), float(standard_error(values))
 
 
 def _logistic(lab: Lab, chains: int, num_steps: int) -> Numbers:
@@ -220,27 +200,17 @@ def _logistic(lab: Lab, chains: int, num_steps: int) -> Numbers:
         ledger = None
     m, theta, grad = _kept(ledger, num_steps, model.dimension)
     V = model.lyapunov(theta)
-    total, square = _datum_grads(model, theta)
-    N, n = model.num_data, LOGISTIC_BATCH
-    spread = square / N - (total**2).sum(axis=-1) / N**2
-    expected = N**2 / n * (N - n) / (N - 1) * spread
-    H2 = ((grad - (total - theta / model.prior_sd**2)) ** 2).sum(axis=-1)
+    likelihood, *exact = noise_moments(model, theta, LOGISTIC_BATCH)
+    H2 = ((grad - (likelihood - theta / model.prior_sd**2)) ** 2).sum(axis=-1)
     return {
         "m": m - 1,
         "V": np.stack([(V**p).mean(axis=0) for p in (1, 2)]),
-        "V_stderr": np.stack([(V**p).std(axis=0) / np.sqrt(len(V)) for p in (1, 2)]),
+        "V_stderr": np.stack([standard_error((V**p).T) for p in (1, 2)]),
         "start": np.array([model.lyapunov(start), model.lyapunov(start) ** 2]),
-        "noise": np.array(_mean_stderr((H2 / expected).mean(axis=1))),
-        "ratio": np.stack([(H2**p / V**p).mean(axis=0) for p in (1, 2)]),
+        "noise": np.array([_mean_stderr((H2**p / exact[p - 1]).mean(axis=1)) for p in (1, 2)]),
+        "noise_mean": H2.mean(axis=0),
+        "noise_bound": np.array(noise_bound(model, LOGISTIC_BATCH)),
     }
-
-
-def _datum_grads(model: Logistic, theta: Floats) -> tuple[Floats, Floats]:
-    """Sums over the data of the gradients of log likelihoods and of their squared lengths; theta (chains, draws, d)."""
-    signed = model.x * model.y[:, None]
-    weights = (special.expit(-(at @ signed.T)) for at in np.moveaxis(theta, 1, 0))  # one draw at a time: chains x N
-    both = [(weight @ signed, weight**2 @ (signed**2).sum(axis=1)) for weight in weights]
-    return np.stack([total for total, _ in both], axis=1), np.stack([squares for _, squares in both], axis=1)
 
 
 def _quartic(lab: Lab, chains: int) -> Numbers:
@@ -284,7 +254,7 @@ def _edge(lab: Lab, chains: int) -> Numbers:
         y2 = (_kept(ledger, KEEP)[1][..., 0] - model.mu_p) ** 2
         law_at = law.cumulants(np.full(KEEP, np.float32(delta), np.float64), float(model.theta_0), np.arange(KEEP))
         means.append(y2.mean(axis=0)[1:])
-        errors.append(y2.std(axis=0)[1:] / np.sqrt(chains))
+        errors.append(standard_error(y2.T)[1:])
         exact.append((law_at.variance + (law_at.mean - model.mu_p) ** 2)[1:])
     # The same problem with theta and x measured in units ten times as large: its posterior sd is a tenth.
     tenth = LinearGaussianLaw(model.x / 10, model.sigma_theta / 10, model.sigma_x / 10, BATCH, False)

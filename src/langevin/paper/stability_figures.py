@@ -23,19 +23,15 @@ def table(numbers: Numbers) -> list[Row]:
             rows.append(_row("E (theta_m - mu_p)^2", f"gaussian delta={edge} of 4 sigma_p^2", m, mean, error, exact))
     for name in ("gaussian", "logistic", "cauchy", "quartic"):
         profile = zip(numbers[f"conditions.{name}.radius"], numbers[f"conditions.{name}.pull"], strict=True)
-        rows += [_row("pull at radius", name, radius, pull, 0.0, float("nan")) for radius, pull in profile]
+        # Computed, not simulated: no error, and nothing to compare with.
+        empty = {"stderr": "", "exact": ""}
+        rows += [{**_row("pull at radius", name, *point, 0.0, 0.0), **empty} for point in profile]
     return rows
 
 
 def _row(quantity: str, case: str, at: float, value: float, stderr: float, exact: float) -> Row:
-    return {
-        "quantity": quantity,
-        "case": case,
-        "at": float(at),
-        "value": float(value),
-        "stderr": float(stderr),
-        "exact": float(exact),
-    }
+    numbers = {"at": at, "value": value, "stderr": stderr, "exact": exact}
+    return {"quantity": quantity, "case": case, **{name: float(number) for name, number in numbers.items()}}
 
 
 def draw(numbers: Numbers) -> dict[str, Figure]:
@@ -64,7 +60,7 @@ def _draw_pull(axes: Axes, numbers: Numbers) -> None:
     axes.set(xlim=(1e-2, 1e6), ylim=(1e-8, 1e10))
     axes.set_xlabel(r"distance from $\theta_0$ (unit of $\theta$)")
     axes.set_ylabel(r"pull $-\frac{1}{2}\langle\nabla V, \nabla\log\pi\rangle / V$")
-    axes.set_title("Only a pull that levels off suits SGLD")
+    axes.set_title("Far out a pull levels off, fades or grows")
     axes.legend(loc="upper left")
 
 
@@ -77,14 +73,14 @@ def _draw_moments(axes: Axes, numbers: Numbers) -> None:
         m, order = np.unique(m, return_index=True)
         some = order[_spread(m)]
         axes.errorbar(
-            m[_spread(m)] + 1, mean[some], yerr=3 * error[some], color=colour, marker=mark, label=f"p = {p}: simulated",
+            m[_spread(m)] + 1, mean[some], yerr=2 * error[some], color=colour, marker=mark, label=f"p = {p}: simulated",
             **style.SIMULATED,
         )  # fmt: skip
         axes.plot(m + 1, exact[order], color=colour, label=f"p = {p}: exact", **style.EXACT)
     axes.set(xscale="log", yscale="log")
     axes.set_xlabel("m + 1")
-    axes.set_ylabel(r"$E\,V^p(\theta_m)$, error bars 3 standard errors")
-    axes.set_title("Moments of V fall from the start's and stay")
+    axes.set_ylabel(r"$E\,V^p(\theta_m)$ ($\pm$ 2 standard errors)")
+    axes.set_title("Moments of V stay below those of the start")
     axes.legend(loc="upper right")
 
 
@@ -116,7 +112,7 @@ def _draw_edge(axes: Axes, numbers: Numbers) -> None:
         axes.errorbar(
             m[::4],
             mean[::4],
-            yerr=3 * error[::4],
+            yerr=2 * error[::4],
             color=colour,
             marker=mark,
             label=f"{label}: simulated",
@@ -125,6 +121,6 @@ def _draw_edge(axes: Axes, numbers: Numbers) -> None:
         axes.plot(m, exact, color=colour, label=f"{label}: exact", **style.EXACT)
     axes.set_yscale("log")
     axes.set_xlabel("m")
-    axes.set_ylabel(r"$E(\theta_m - \mu_p)^2$ (unit of $\theta^2$)")
+    axes.set_ylabel(r"$E(\theta_m - \mu_p)^2$ (unit of $\theta^2$; $\pm$ 2 standard errors)")
     axes.set_title(r"Second moments are bounded for $\delta < 4\sigma_p^2$")
     axes.legend(loc="upper left")

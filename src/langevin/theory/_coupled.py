@@ -72,11 +72,12 @@ class Problem(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Some paths: their errors, and the first of them as they are."""
+    """Some paths: their errors, the largest |entry| of each reference, and the first of them as they are."""
 
     at_mesh: Floats
     everywhere: Floats
     at_end: Floats
+    largest: Floats
     brownian: Floats
     reference: Floats
     chains: list[Floats]
@@ -119,6 +120,7 @@ class Group(NamedTuple):
             at_mesh=at_mesh,
             everywhere=everywhere,
             at_end=at_end,
+            largest=np.abs(np.asarray(reference)).max(axis=(0, 2)),
             brownian=_first_paths(w, numbers, keep),
             reference=_first_paths(np.asarray(reference), numbers, keep),
             chains=kept,

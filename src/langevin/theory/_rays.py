@@ -14,6 +14,7 @@ from jax import lax
 from numpy.typing import NDArray
 
 from langevin.data.source import DataSource
+from langevin.precision import isolated
 from langevin.target import Layout, Target
 
 Floats = NDArray[np.float64]
@@ -22,23 +23,33 @@ PyTree = Any
 BLOCK = 256  # points of one call: every call has the same shape, so one compilation serves them all
 CHUNK_FLOATS = 1_000_000  # per-datum gradients held at a time
 MOST_OF_A_KIND = 64  # axes or eigenvectors looked along
-# Beyond 1e4 times its scale a ray goes on to 1e30 times: a weak prior far out must not be taken for none.
-NEAR, FAR, LAST = 1e-2, 1e4, 1e30
-NEAR_POINTS, FAR_POINTS = 30, 13
+# Beyond 1e4 times its scale a ray goes on to 1e30 times: a weak prior far out must not be taken for none. The last 12
+# decades decide; points half a decade apart meet the crests of a ratio that goes up and down with the logarithm of r.
+NEAR, FAR, DECIDING, LAST = 1e-2, 1e4, 1e18, 1e30
+NEAR_POINTS, FAR_POINTS, DECIDING_POINTS = 30, 7, 24
+# How far beside theta_0 the axes are followed as well, in units of V. Where the scale of one parameter is another, the
+# drift may point outwards on such lines and on no ray from theta_0: e^-2x (x - 1) is largest at x = 1.5 (a logarithm
+# of a standard deviation), e^-x (x - 2) at 3 (of a variance).
+BESIDE = (1.5, 3.0)
 # Relative error of a difference of gradients: what is smaller is rounding, and counts as zero.
 ROUNDING = 1e-12
 
 
 class Field(NamedTuple):
-    """At each point log pi, V, 1/2 <grad V, grad log pi>, |grad V|^2, |grad log pi|^2, (E|H|^(2 p_H))^(1/p_H), grad."""
+    """At each point log pi, grad log pi, V, and what the conditions compare.
+
+    drift = 1/2 <grad V, grad log pi>, terms = its terms' absolute values added, grad_V2 = |grad V|^2,
+    grad2 = |grad log pi|^2, noise = (E|H|^(2 p_H))^(1/p_H).
+    """
 
     log_density: Floats
+    grad: Floats
     V: Floats
     drift: Floats
+    terms: Floats
     grad_V2: Floats
     grad2: Floats
     noise: Floats
-    grad: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +92,26 @@ class Surroundings:
         grown = []
         for u in directions:
             V = np.asarray(_lyapunov_at(self.layout, self.lyapunov, self.centre + grid[:, None] * u, self.centre))
-            grown.append(~(V < 2 * V_0))
+            grown.append(~(V < 2 * V_0 * (1 - 1e-9)))  # up to rounding: 1 + |theta - theta_0|^2 doubles at 1
         return np.where(np.any(grown, axis=1), grid[np.argmax(grown, axis=1)], np.nan)
+
+    def overflows(self, origin: Floats, direction: Floats, inside: float, outside: float) -> bool:
+        """Whether log pi ends on this line, between two radii, by overflow and not at a boundary of its support.
+
+        What overflows does so sooner in float32, by a third even for exp(exp(r)); a boundary stays where it is.
+        """
+
+        def finite(around: Surroundings, radii: Floats) -> NDArray[np.bool_]:
+            found = around(origin + radii[:, None] * direction)
+            return np.isfinite(found.log_density) & np.isfinite(found.grad).all(axis=1)
+
+        grid = np.linspace(inside, outside, BLOCK)
+        end = grid[np.argmin(finite(self, grid))]
+        prior, likelihood = self.target.log_prior, self.target.log_likelihood
+        twin = Target(isolated(prior), None if likelihood is None else isolated(likelihood))
+        with jax.enable_x64(False):
+            single = Surroundings(twin, self.source, self.layout, self.centre, None, self.p_H)
+            return not finite(single, np.array([0.95 * end]))[0]
 
     def _data(self) -> Any:
         """The data as (chunks, rows, ...) with the weight of each row: 0 for those that only fill the last chunk."""
@@ -99,16 +128,16 @@ class Surroundings:
         return self._chunks[0]
 
 
-def directions(around: Surroundings, precision: Floats, num_random: int, rng: np.random.Generator) -> Floats:
-    """Unit vectors, both ways: axes, eigenvectors of the curvature at theta_0 and far out, and random ones."""
+def lines(around: Surroundings, precision: Floats, num_random: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Origins and unit vectors: rays from theta_0 in all kinds of directions, and lines beside it along the axes."""
     d = around.layout.size
     axes: Floats = np.eye(d, dtype=np.float64)
+    own = around.doubling(axes)
     kinds: list[Floats] = [axes, np.linalg.eigh(precision)[1].T]
     # Far out the gradient of log pi is about -A theta with A seen from its values on the axes. There the likelihood
     # may have levelled off and the prior alone be left, with eigenvectors of its own.
-    reach = np.sqrt(FAR * LAST) * around.doubling(axes)[:, None]
-    rays = np.stack([-reach * axes, reach * axes])
-    grad = around(around.centre + rays).grad
+    reach = np.sqrt(FAR * LAST) * own[:, None]
+    grad = around(around.centre + np.stack([-reach * axes, reach * axes])).grad
     if np.isfinite(grad).all():
         secant = (grad[0] - grad[1]) / (2 * reach)
         kinds.append(np.linalg.eigh(secant + secant.T)[1].T)
@@ -116,13 +145,20 @@ def directions(around: Surroundings, precision: Floats, num_random: int, rng: np
     kinds = [kind if d <= MOST_OF_A_KIND else np.concatenate([kind[:half], kind[-half:]]) for kind in kinds]
     kinds.append(normalised(rng.standard_normal((num_random if d > 1 else 0, d))))
     found = np.concatenate(kinds)
-    both = np.concatenate([found, -found])
-    # On the line, all these are the same two.
-    return np.unique(both, axis=0) if d == 1 else both
+    along = np.concatenate([found, -found])
+    if d == 1:  # on the line, all these are the same two
+        along = np.unique(along, axis=0)
+        return np.tile(around.centre, (2, 1)), along
+    signs = rng.choice([-1.0, 1.0], d)
+    shifts = [sign * size * own * signs for size in BESIDE for sign in (-1, 1)]
+    beside = rng.choice([-1.0, 1.0], (len(kinds[0]), 1)) * kinds[0]
+    counts = [len(along), *[len(beside)] * len(shifts)]
+    origins = np.repeat([around.centre, *(around.centre + shift for shift in shifts)], counts, axis=0)
+    return origins, np.concatenate([along, *[beside] * len(shifts)])
 
 
 def radii(around: Surroundings, precision: Floats, along: Floats) -> Floats:
-    """Distances from theta_0 for each direction, shape (directions, radii), 0 first.
+    """Distances from the origin for each direction, shape (directions, radii), 0 first.
 
     They start well inside the smaller of two scales, the posterior's by its curvature and that of V, and are close
     together until far outside the larger.
@@ -135,8 +171,9 @@ def radii(around: Surroundings, precision: Floats, along: Floats) -> Floats:
     scale = np.where(scale < 1e12 * own, scale, own)
     first, outer = NEAR * np.minimum(scale, own), np.maximum(scale, own)
     near = np.geomspace(first, FAR * outer, NEAR_POINTS, axis=-1)
-    far = np.geomspace(FAR * outer, LAST * outer, FAR_POINTS + 1, axis=-1)[:, 1:]
-    return np.concatenate([np.zeros((len(along), 1)), near, far], axis=1)
+    far = np.geomspace(FAR * outer, DECIDING * outer, FAR_POINTS + 1, axis=-1)[:, 1:]
+    deciding = np.geomspace(DECIDING * outer, LAST * outer, DECIDING_POINTS + 1, axis=-1)[:, 1:]
+    return np.concatenate([np.zeros((len(along), 1)), near, far, deciding], axis=1)
 
 
 def normalised(vectors: Floats) -> Floats:
@@ -203,6 +240,8 @@ def _field(
             log_sum = lax.scan(add_moment, jnp.full((), -jnp.inf), data)[0]
             noise = jnp.exp((log_sum - jnp.log(num_data)) / p_H)
             value, grad = value + likelihood, grad + total
-        return value, V, 0.5 * jnp.dot(grad_V, grad), jnp.dot(grad_V, grad_V), jnp.dot(grad, grad), noise, grad
+        products = 0.5 * grad_V * grad
+        sums = jnp.sum(products), jnp.sum(jnp.abs(products)), jnp.dot(grad_V, grad_V), jnp.dot(grad, grad)
+        return value, grad, V, *sums, noise
 
     return lax.map(at, points, batch_size=8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,16 +19,18 @@ from langevin.theory._coupled import Floats, Grid, Group, Integers, Problem, PyT
 # Paths are worked through in groups whose states on the fine grid take up to 32 MB an array.
 _GROUP_FLOATS = 2**22
 _SGLD = SGLD()
+# A step rounds the position by half an eps at most, and over the steps this adds up like a random walk; ample.
+_ROUNDING = 8 * np.finfo(np.float64).eps
 
 
 class Order(NamedTuple):
-    """A fitted power of the step, and its standard error over the Brownian paths."""
+    """A fitted power of `rms_step`, and its standard error over the Brownian paths (NaN for a single path)."""
 
     value: float
     stderr: float
 
     def __str__(self) -> str:
-        return f"{self.value:.3f} ± {self.stderr:.3f}"
+        return "none" if np.isnan(self.value) else _with_error(self.value, self.stderr, ".3f", ".3f")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +39,13 @@ class DiffusionLimit:
 
     `mesh` is the largest step of each chain and `rms_step` its root mean square over time, sqrt(sum delta^3 / time);
     for equal steps they are one. `error_at_mesh` is max_k |theta_k - reference(T_k)|, `error_everywhere` the maximum
-    over the whole fine grid of the chain's linear interpolation, `error_at_end` the vector at the last T_k. The last
-    five fields are the first paths themselves: fine `times` with `brownian` and `reference` of shape (paths, times, d),
-    and for each chain its T_k in `mesh_times` and theta_k in `chains`.
+    over the whole fine grid of the chain's linear interpolation, `error_at_end` the vector at the last T_k; `rounding`
+    is what rounding alone may make of an error, path by path. The last five fields are the first paths themselves: fine
+    `times` with `brownian` and `reference` of shape (paths, times, d), and for each chain its T_k in `mesh_times` and
+    theta_k in `chains`.
+
+    Both orders are powers of `rms_step`: what the steps leave out are increments of martingales, which add up in mean
+    square over time, so it is not the largest of decreasing steps that sets the error.
     """
 
     num_steps: Integers
@@ -48,6 +54,7 @@ class DiffusionLimit:
     error_at_mesh: Floats
     error_everywhere: Floats
     error_at_end: Floats
+    rounding: Floats
     times: Floats = field(repr=False)
     brownian: Floats = field(repr=False)
     reference: Floats = field(repr=False)
@@ -56,38 +63,44 @@ class DiffusionLimit:
 
     @property
     def order_at_mesh(self) -> Order:
-        """p in error ~ rms_step^p at the chains' own times: 1 without gradient noise, 1/2 with it.
-
-        What the steps leave out are increments of martingales, which add up in mean square over time. So it is not the
-        largest of decreasing steps that sets the error.
-        """
-        return self.order(self.error_at_mesh, self.rms_step)
+        """p in error ~ rms_step^p at the chains' own times: 1 without gradient noise, 1/2 with it."""
+        return self.order(self.error_at_mesh, self.rms_step, self.rounding)
 
     @property
     def order_everywhere(self) -> Order:
         """The same over all t: between mesh points a path strays by sqrt(delta log 1/delta), so a little below 1/2."""
-        return self.order(self.error_everywhere, self.rms_step)
+        return self.order(self.error_everywhere, self.rms_step, self.rounding)
 
     @staticmethod
-    def order(errors: Floats, steps: Floats) -> Order:
+    def order(errors: Floats, steps: Floats, rounding: Floats | float = 0.0) -> Order:
         """Least squares on logarithms path by path: chains on one path are dependent, paths are not.
 
-        NaN for a single mesh, and where an error is exactly 0.
+        NaN for a single mesh, and if an error does not exceed `rounding`.
         """
+        if len(steps) < 2 or np.any(errors <= rounding):
+            return Order(np.nan, np.nan)
         x = np.log(steps) - np.log(steps).mean()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            slopes = x @ np.log(errors) / (x @ x)
-            stderr = slopes.std(ddof=1) / np.sqrt(slopes.size) if slopes.size > 1 else np.nan
-        return Order(float(slopes.mean()), float(stderr))
+        slopes = x @ np.log(errors) / (x @ x)
+        return Order(float(slopes.mean()), _stderr(slopes))
 
     def __str__(self) -> str:
         paths = self.error_at_mesh.shape[1]
-        lines = [f"{'steps':>8}{'mesh':>12}{'at mesh points':>24}{'over all t':>24}"]
-        for row in range(len(self.mesh)):
-            cells = [_mean_and_stderr(e[row]) for e in (self.error_at_mesh, self.error_everywhere)]
-            lines.append(f"{self.num_steps[row]:>8}{self.mesh[row]:>12.4g}{cells[0]:>24}{cells[1]:>24}")
-        lines.append(f"{'order':>8}{'':>12}{self.order_at_mesh!s:>24}{self.order_everywhere!s:>24}")
-        return f"Sup-norm error on [0, {self.times[-1]:g}], mean of {paths} Brownian paths\n" + "\n".join(lines)
+        equal = np.allclose(self.mesh, self.rms_step, rtol=1e-9)
+        steps = {"mesh": self.mesh} if equal else {"mesh": self.mesh, "rms_step": self.rms_step}
+        errors = {"at mesh points": self.error_at_mesh, "over all t": self.error_everywhere}
+        who = "one Brownian path" if paths == 1 else f"mean of {paths} Brownian paths ± standard error"
+        lines = [f"Sup-norm error on [0, {self.times[-1]:g}], {who}; order in {'the mesh' if equal else 'rms_step'}"]
+        lines.append(_line("steps", steps, errors))
+        for row, count in enumerate(self.num_steps):
+            means = [_with_error(float(e[row].mean()), _stderr(e[row]), ".3g", ".1g") for e in errors.values()]
+            lines.append(_line(count, [f"{step[row]:.4g}" for step in steps.values()], means))
+        lines.append(_line("order", [""] * len(steps), [self.order_at_mesh, self.order_everywhere]))
+        if len(self.mesh) < 2:
+            return "\n".join([*lines, "No order: it takes two meshes."])
+        lines += [
+            f"No order {place}: errors at rounding level." for place, e in errors.items() if np.any(e <= self.rounding)
+        ]
+        return "\n".join(lines)
 
 
 def diffusion_limit(
@@ -181,6 +194,7 @@ def _joined(
         error_at_mesh=errors("at_mesh"),
         error_everywhere=errors("everywhere"),
         error_at_end=errors("at_end"),
+        rounding=_ROUNDING * np.sqrt(grid.cells) * np.concatenate([group.largest for group in groups])[:paths],
         times=times,
         brownian=np.concatenate([group.brownian for group in groups])[:keep],
         reference=np.concatenate([group.reference for group in groups])[:keep],
@@ -200,6 +214,14 @@ def _check_finite(result: DiffusionLimit) -> None:
         )
 
 
-def _mean_and_stderr(values: Floats) -> str:
-    stderr = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else np.nan
-    return f"{values.mean():.3g} ± {stderr:.1g}"
+def _stderr(values: Floats) -> float:
+    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else np.nan
+
+
+def _with_error(value: float, stderr: float, form: str, error_form: str) -> str:
+    """The value, and its standard error if there is one."""
+    return f"{value:{form}}" + ("" if np.isnan(stderr) else f" ± {stderr:{error_form}}")
+
+
+def _line(first: object, steps: Iterable[object], errors: Iterable[object]) -> str:
+    return f"{first!s:>8}" + "".join(f"{cell!s:>12}" for cell in steps) + "".join(f"{cell!s:>24}" for cell in errors)

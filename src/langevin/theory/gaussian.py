@@ -13,12 +13,13 @@ from langevin.theory._fourier import COARSE, FINE, Chain, Complexes, Floats, Obs
 
 
 class Cumulants(NamedTuple):
-    """First three cumulants of theta_m, one entry per requested m."""
+    """First four cumulants of theta_m, one entry per requested m."""
 
     m: NDArray[np.int64]
     mean: Floats
     variance: Floats
     third: Floats
+    fourth: Floats
 
 
 class AverageLaw(NamedTuple):
@@ -100,6 +101,23 @@ class LinearGaussianLaw:
         shrink = 1.0 if self.replacement else (N - n) * (N - 2 * n) / max((N - 1) * (N - 2), 1)
         return float(n * shrink * np.mean(self._datum_noise**3))
 
+    @property
+    def grad_noise_fourth(self) -> float:
+        """Fourth cumulant of H.
+
+        Without replacement E H^4 sums products of four terms c_i over their coincidences: k distinct data are all in
+        the batch with chance pi_k = n...(n-k+1)/(N...(N-k+1)), and the sums over distinct data follow from sum c = 0.
+        """
+        n, c = self.batch_size, self._datum_noise
+        if self.replacement:
+            return float(n * (np.mean(c**4) - 3 * np.mean(c**2) ** 2))
+        drawn = np.arange(min(n, 4))
+        pi = np.zeros(4)
+        pi[: drawn.size] = np.cumprod((n - drawn) / (self.num_data - drawn))
+        S2, S4 = np.sum(c**2), np.sum(c**4)
+        sums = (S4, 3 * S2**2 - 7 * S4, 6 * (2 * S4 - S2**2), 3 * S2**2 - 6 * S4)
+        return float(pi @ sums - 3 * self.grad_noise**2)
+
     def noise_cf(self, t: ArrayLike) -> Complexes:
         """Exact characteristic function E exp(i t H). Cost: N per t with replacement, N n without.
 
@@ -124,22 +142,23 @@ class LinearGaussianLaw:
         return 1 - np.asarray(delta, dtype=np.float64) / (2 * self.sigma_p**2)
 
     def _path(self, delta: Floats, theta_0: float) -> Floats:
-        """Rows m = 0..M; columns mean - mu_p, variance, third cumulant, Gaussian part of the variance, and
-        the largest value of |theta_m - mean| that gradient noise bounded by 1 could cause."""
-        mean, variance, third, gaussian, bound = theta_0 - self.mu_p, 0.0, 0.0, 0.0, 0.0
-        rows = [(mean, variance, third, gaussian, bound)]
-        v, k3 = self.grad_noise / 4, self.grad_noise_third / 8
+        """Rows m = 0..M; columns mean - mu_p, variance, third and fourth cumulant, Gaussian part of the variance,
+        and the largest value of |theta_m - mean| that gradient noise bounded by 1 could cause."""
+        mean, variance, third, fourth, gaussian, bound = theta_0 - self.mu_p, 0.0, 0.0, 0.0, 0.0, 0.0
+        rows = [(mean, variance, third, fourth, gaussian, bound)]
+        v, k3, k4 = self.grad_noise / 4, self.grad_noise_third / 8, self.grad_noise_fourth / 16
         for d, a in zip(delta.tolist(), self.contraction(delta).tolist(), strict=True):
             mean *= a
             variance = a * a * variance + d + d * d * v
             third = a * a * a * third + d * d * d * k3
+            fourth = a * a * a * a * fourth + d * d * d * d * k4
             gaussian = a * a * gaussian + d
             bound = abs(a) * bound + d / 2
-            rows.append((mean, variance, third, gaussian, bound))
+            rows.append((mean, variance, third, fourth, gaussian, bound))
         return np.asarray(rows)
 
     def cumulants(self, delta: ArrayLike, theta_0: float, at: Sequence[int] | ArrayLike) -> Cumulants:
-        """Mean, variance and third cumulant of theta_m for m in `at` (0 is the start). Exact; cost O(M).
+        """Mean, variance, third and fourth cumulant of theta_m for m in `at` (0 is the start). Exact; cost O(M).
 
             kappa_r(m) = a_m^r kappa_r(m-1) + (delta_m/2)^r kappa_r(H) + delta_m [r = 2]
 
@@ -147,7 +166,7 @@ class LinearGaussianLaw:
         """
         delta, m = _steps(delta, at, first=0)
         path = self._path(delta, theta_0)[m]
-        return Cumulants(m, self.mu_p + path[:, 0], path[:, 1], path[:, 2])
+        return Cumulants(m, self.mu_p + path[:, 0], *path.T[1:4])
 
     def stationary(self, delta: float) -> tuple[float, float, float]:
         """Mean, variance and third cumulant of theta in the long run at the constant step delta.
@@ -199,8 +218,8 @@ class LinearGaussianLaw:
         # there but only loses digits. Gradient noise has a hard bound, the tighter one for small batches.
         largest = float(np.abs(self._datum_noise).max())
         bound, sd = self.batch_size * largest, self.grad_noise**0.5
-        noise_part = np.sqrt(np.maximum(path[:, 1] - path[:, 3], 0.0))
-        reach = 6 * np.sqrt(path[:, 3]) + np.minimum(bound * path[:, 4], 8 * noise_part)
+        noise_part = np.sqrt(np.maximum(path[:, 1] - path[:, 4], 0.0))
+        reach = 6 * np.sqrt(path[:, 4]) + np.minimum(bound * path[:, 5], 8 * noise_part)
         noise_reach = min(bound, 8 * sd + largest) if sd > 0 else 0.0
         return Chain(delta, 1 / (2 * self.sigma_p**2), path[:-1, 0], reach, noise_reach, self.noise_cf)
 
