@@ -166,7 +166,8 @@ def _exponents(numbers: Numbers) -> Finding:
     for name in ("third", "half"):
         values = numbers[f"{name}/average"][at][..., POISSON]
         scores.append((values.mean(axis=-1) - numbers[f"{name}/law_bias"]) / standard_error(values))
-        scores.append(variance_score(values, numbers[f"{name}/law_variance"]))
+        # Over chains the kurtosis is 3 to within 0.1 from m = 100 on.
+        scores.append(variance_score(values, numbers[f"{name}/law_variance"], kurtosis=3.0))
     ok, largest = agrees(np.concatenate(scores), 0.0, 1.0)
     exact_half, exact_third = (
         numbers[f"{n}/law_bias"][-1] ** 2 + numbers[f"{n}/law_variance"][-1] for n in ("half", "third")

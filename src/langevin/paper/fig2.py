@@ -191,6 +191,6 @@ def draw(numbers: Numbers) -> dict[str, Figure]:
     axes.set_ylabel("rate: -d log MSE / d log m")
     _, largest = agrees(simulated, rate.exact[seen], stderr) if seen.any() else (False, np.nan)
     gap = np.abs(rate.exact - asymptotic_rate(alpha)).max()
-    axes.set_title(f"Largest distance to the exact law {largest:.1f} s.e., of the exact law to the limit {gap:.2f}")
+    axes.set_title(f"Runs and exact law differ by {largest:.1f} s.e. at most, exact law and limit by {gap:.2f}")
     style.legend_outside(figure, axes)
     return {"fig2": figure}

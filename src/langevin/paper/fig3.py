@@ -175,6 +175,6 @@ def draw(numbers: Numbers) -> dict[str, Figure]:
     near.set_ylabel("$T_m$ x MSE")
     near.set_title("As far as was run")
     far.set_title("Beyond, by the two-term form, α ≥ 0.3")
-    figure.suptitle("Above α = 1/3 the curves come down to σ²(φ), below they grow", x=0.01, ha="left")
+    figure.suptitle("In the limit the curves above α = 1/3 come down to σ²(φ), and those below grow", x=0.01, ha="left")
     style.legend_outside(figure, near)
     return {"fig3": figure}

@@ -114,6 +114,6 @@ def draw(numbers: Numbers) -> dict[str, Figure]:
     axes.set_ylabel("MSE of $\\pi_m(\\varphi)$")
     exact, sizes, budget = gaussian.exact_mse(numbers)[:, -1], numbers["n"], gaussian.tidy(numbers["evaluations"][-1])
     times, best = exact[0] / exact.min(), sizes[exact.argmin()]
-    axes.set_title(f"At {budget} evaluations n = 1 has {times:.3g} times the MSE of n = {best} (exact law; N = 100)")
+    axes.set_title(f"At {budget} evaluations the exact MSE of n = 1 is {times:.3g} times that of n = {best}")
     style.legend_outside(figure, axes)
     return {"fig4": figure}

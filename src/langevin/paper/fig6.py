@@ -1,4 +1,4 @@
-"""Figure 6: SGLD leads MALA for the first passes only, and better baselines lead both
+"""Figure 6: SGLD against MALA, pass by pass, and against better baselines
 
 Relative MSE of the posterior variance of theta_1 (logistic regression, N = 1000, d = 3) against passes through the
 data. The paper compares SGLD, tuned on the heat map of Figure 5, with MALA. Beside them stand

@@ -60,7 +60,7 @@ class VarianceLaw:
         That variance goes as V^2 tau (1 + k/2), with V the chain's variance, tau its relaxation time and k its excess
         kurtosis. If curvature shifts V by the relative amount r, it shifts tau, to which V is proportional, by r, and
         the factor of k by 1.5 r at most: cubic and quartic terms c, g of the potential shift V by c^2 - g/2, and
-        k/2 = 3 c^2/2 - g/2. In all, (2 + 1 + 1.5) r.
+        k/2 = 3 c^2/2 - g/2. In all, (2 + 1 + 1.5) r. To leading order, and as long as the two terms do not cancel in V.
         """
         return 4.5 * self.mean_room
 
