@@ -10,7 +10,7 @@ PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 help:
 	@echo "make demo       fit a logistic regression, print the estimates, draw build/demo"
-	@echo "make paper      check the paper's figures and theorems (four minutes; paper-full: half an hour)"
+	@echo "make paper      check the paper's figures and theorems (three minutes; paper-full: twenty)"
 	@echo "make test       the fast tests (about five minutes on two cores)"
 	@echo "make test-slow  the tests marked slow"
 	@echo "make lint       style, formatting and types"

@@ -29,7 +29,7 @@ def langevin(
 def paper(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Studies; none means all.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, a few minutes. The default.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="The paper's sizes, half an hour on two cores.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The paper's sizes, twenty minutes on two cores.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder; langevin-paper/quick or /full if not given.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the runs; the data sets stay the same.")] = 0,
     list_: Annotated[bool, typer.Option("--list", help="Say what can be named, and stop.")] = False,

@@ -10,8 +10,11 @@ from langevin.paper.lab import Lab
 
 @pytest.fixture(autouse=True)
 def strict_level(monkeypatch):
-    """A user's run may refuse an honest claim once in 1e5 checks; the test suite must not."""
-    monkeypatch.setattr(study, "FALSE_ALARM", 1e-9)
+    """A user's run may refuse an honest claim once in 1e5 checks; the test suite must not.
+
+    1e-9 is what the suite's budget counts; the tenth leaves room for scores that are only nearly normal.
+    """
+    monkeypatch.setattr(study, "FALSE_ALARM", 1e-10)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Every study at its smallest size: an honest sampler is not refused, sabotaged ones are.
 
-False alarms: about 60 honest findings at a level of 1e-9 each. The sabotaged scores lie far beyond the limits.
+False alarms: about 60 honest findings at a rate of 1e-9 each, limits set for 1e-10. The sabotaged scores lie far
+beyond the limits.
 """
 
 from dataclasses import replace

@@ -226,7 +226,7 @@ def _constant(numbers: Numbers) -> Finding:
     posterior = gaussian.truth()[SQUARE]
     away = abs(values.mean() - posterior) / standard_error(values)
     checked = lv.check_steps(SETTINGS["constant"].schedule)
-    ok = bool(good and away > 5 and not checked.ok)
+    ok = bool(good and away > limit(1) and not checked.ok)
     return Finding(
         claim="Outside: at a constant step the average converges to another number, that of the chain's own law",
         printed="delta_m to 0 is necessary",

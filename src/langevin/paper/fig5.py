@@ -87,8 +87,8 @@ def _worst(verdicts: list[Verdict]) -> Verdict:
     return next(v for v in (Verdict.REFUSED, Verdict.TOO_SMALL, Verdict.REPRODUCED) if v in verdicts)
 
 
-def _reason(verdict: Verdict, too_small: str, refused: str) -> str:
-    return {Verdict.TOO_SMALL: too_small, Verdict.REFUSED: refused}.get(verdict, "")
+def _reason(verdict: Verdict, too_small: str, refused: str, otherwise: str = "") -> str:
+    return {Verdict.TOO_SMALL: too_small, Verdict.REFUSED: refused}.get(verdict, otherwise)
 
 
 def _valley(numbers: Numbers) -> Finding:
@@ -159,8 +159,8 @@ def _same_region(numbers: Numbers) -> Finding:
             verdict,
             f"{passes[1]} passes are too few, or the runs too noisy, to see the valley's end move",
             "a constant step that suits few passes suits many, or the paper's decreasing one does not",
-        )
-        or "a constant step that suits few passes is too large, hence biased, for many: that end of the valley moves",
+            "a constant step that suits few passes is too large, hence biased, for many: that end of the valley moves",
+        ),
     )
 
 

@@ -7,7 +7,7 @@ noise does not depend on theta.
 
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import jax
@@ -78,9 +78,7 @@ def cell(lab: Lab, name: str, alpha: float, batch_size: int, horizons: Sequence[
         seed = 1000 * lab.seed + number
         part = lab.part(
             f"{name}/runs-{group}",
-            lambda chains=chains, seed=seed: {  # type: ignore[misc]
-                "averages": _replicates(lab, alpha, batch_size, horizons, chains, seed)
-            },
+            partial(_replicates, lab, alpha, batch_size, horizons, chains, seed),
             alpha=alpha, batch_size=batch_size, horizons=list(horizons), chains=[chains[0], chains[-1]],
             run_seed=seed,
         )  # fmt: skip
@@ -90,8 +88,8 @@ def cell(lab: Lab, name: str, alpha: float, batch_size: int, horizons: Sequence[
 
 def _replicates(
     lab: Lab, alpha: float, batch_size: int, horizons: Sequence[int], chains: list[int], seed: int
-) -> Floats:
-    """pi_m(phi) at each horizon, shape (horizons, chains); infinite from where one of the chains has run away."""
+) -> Numbers:
+    """`averages` = pi_m(phi), shape (horizons, chains); infinite from where one of the chains has run away."""
     model, ledger = problems.gaussian(), None
     found = np.full((len(horizons), len(chains)), np.inf)
     for i, m in enumerate(horizons):
@@ -104,7 +102,7 @@ def _replicates(
         except lv.Diverged:
             break
         found[i] = problems.average(ledger, "phi")
-    return found
+    return {"averages": found}
 
 
 def _law(alpha: float, batch_size: int, horizons: Sequence[int]) -> Numbers:

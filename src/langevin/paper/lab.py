@@ -80,8 +80,6 @@ def _load(path: Path) -> Numbers | None:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         return None
 

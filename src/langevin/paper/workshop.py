@@ -71,7 +71,7 @@ def _cores() -> int:
 def _start(process: BaseProcess) -> None:
     """Starts a worker with settings that a new process inherits: Ctrl-C is left to its caller, NumPy keeps to one core.
 
-    Every core has a worker of its own; several threads in each would only wait for one another (a quarter slower).
+    Every core has a worker of its own; several threads in each would only wait for one another (a third slower).
     """
     handler, threads = signal.getsignal(signal.SIGINT), os.environ.get(_THREADS)
     try:
