@@ -23,10 +23,12 @@ class Anchor:
     """Laplace approximation N(theta, covariance) and the full-data derivatives that control variates need.
 
     `theta` is the mode rounded to float32 so that the device holds the same point as the books; all derivatives are
-    float64 values at that rounded point. The likelihood parts are None for a target without data.
+    float64 values at that rounded point. The likelihood parts are None for a target without data. `root` holds the
+    blocks on the diagonal of L, L L' = covariance, each a lower triangle (b, b) or a diagonal (b,).
     """
 
     theta: np.ndarray
+    root: tuple[np.ndarray, ...]
     covariance: np.ndarray
     precision: np.ndarray
     likelihood_grad: Any
@@ -126,9 +128,11 @@ def _anchor(target: Target, source: Any, layout: Layout, flat: np.ndarray, max_s
     flat = _newton(derivatives, flat, max_steps).astype(np.float32).astype(np.float64)
     prior, likelihood = derivatives.prior(flat), derivatives.likelihood(flat, 2)
     precision = -(prior[2] + likelihood[2])
+    covariance = np.linalg.inv(precision)
     return Anchor(
         theta=flat,
-        covariance=np.linalg.inv(precision),
+        root=(np.linalg.cholesky(covariance),),
+        covariance=covariance,
         precision=precision,
         likelihood_grad=None if source is None else likelihood[1],
         likelihood_hessian=None if source is None else likelihood[2],

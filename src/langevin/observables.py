@@ -98,17 +98,20 @@ class Function:
         return np.asarray(jax.hessian(lambda t: self._flat(anchor.layout, t))(at), np.float64)
 
     def trace(self, anchor: Anchor) -> np.ndarray:
-        """See `Observable`; the sum over the columns l of a root of Sigma of l'Ql, no second derivative is stored."""
-        at = jnp.asarray(anchor.theta, jnp.float32)
+        """See `Observable`."""
+        at, columns = (jnp.asarray(part, jnp.float32) for part in (anchor.theta, anchor.root[0].T))
+        return np.asarray(self.trace_along(anchor.layout, at, columns), np.float64)
+
+    def trace_along(self, layout: Layout, at: Array, columns: Array) -> Array:
+        """The sum over the columns l of a root of Sigma of l'Ql; no second derivative is stored."""
 
         def along(total: Array, column: Array) -> tuple[Array, None]:
             def first(t: Array) -> Array:
-                return jax.jvp(lambda r: self._flat(anchor.layout, r), (t,), (column,))[1]
+                return jax.jvp(lambda r: self._flat(layout, r), (t,), (column,))[1]
 
             return total + jax.jvp(first, (at,), (column,))[1], None
 
-        root = jnp.asarray(np.linalg.cholesky(anchor.covariance).T, jnp.float32)
-        return np.asarray(lax.scan(along, jnp.zeros(self.size(anchor.layout)), root)[0], np.float64)
+        return lax.scan(along, jnp.zeros(self.size(layout)), columns)[0]
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,8 @@ class Moments:
     def trace(self, anchor: Anchor) -> np.ndarray:
         """See `Observable`."""
         i, j = self.pairs(anchor.layout.size)
+        if np.array_equal(i, j):
+            return np.concatenate([np.zeros(anchor.layout.size), 2.0 * anchor.sd**2])
         return np.concatenate([np.zeros(anchor.layout.size), 2.0 * anchor.covariance[i, j]])
 
 

@@ -109,7 +109,7 @@ def test_runs_and_counts_its_cost(gradient):
         TARGET, DATA, THETA_0, gradient=gradient, subsample=None if custom else lv.WithoutReplacement(BATCH),
         schedule=lv.Constant(0.01), num_steps=20, chains=2, keep=8,
     )  # fmt: skip
-    assert ledger.cost_per_step == (gradient.cost(N) if custom else BATCH)
+    assert ledger.cost == ledger.num_steps * len(ledger.chains) * (gradient.cost(N) if custom else BATCH)
     assert ledger.finite.all() and np.isfinite(ledger.draws.grad).all()
     assert ledger.names == ("shift[0]", "slope")
 

@@ -63,6 +63,15 @@ CASES = {
         anchor=ANCHOR,
         observables={"theta": lv.Moments(), "sin": jnp.sin},
     ),
+    "whitened, guarded": on_data(
+        subsample=lv.WithReplacement(2),
+        gradient=lv.ControlVariate(ANCHOR, order=2),
+        kernel=lv.LeimkuhlerMatthews(),
+        anchor=ANCHOR,
+        schedule=lv.Power(1.0, m_0=1000.0, alpha=0.2),
+        whiten=True,
+        guard=20,
+    ),
     "MALA": on_data(kernel=lv.MALA(), schedule=lv.Constant(0.05), anchor=ANCHOR),
     "custom gradient": on_data(gradient=OneDatum()),
     "no data": {
@@ -97,7 +106,7 @@ def four_chains(case):
 def numbers(ledger, chains=slice(None), state=True):
     """Every number of a ledger by name; `chains` picks positions on the axis after the schedule's settings."""
     at = (slice(None),) * len(ledger.schedule.batch_shape) + (chains,)
-    found = {name: getattr(ledger, name) for name in ("num_steps", "row_steps", "cost_per_step", "m_stop")}
+    found = {name: getattr(ledger, name) for name in ("num_steps", "row_steps", "m_stop")}
     found |= {name: getattr(ledger, name) for name in ("sum_delta", "sum_delta2", "sum_omega")}
     found["chains"] = ledger.chains[chains]
     for name, column in ledger.columns.items():
@@ -105,7 +114,7 @@ def numbers(ledger, chains=slice(None), state=True):
         found[f"reference {name}"] = column.reference
         if ledger.corrections is not None:
             found[f"corrections {name}"] = ledger.corrections[name][at]
-    for name in ("outer", "acceptance"):
+    for name in ("outer", "acceptance", "visits", "guarded"):
         if getattr(ledger, name) is not None:
             found[name] = getattr(ledger, name)[at]
     if ledger.draws is not None:
@@ -134,18 +143,18 @@ def test_no_number_of_a_ledger_escapes_the_comparison():
         "exact",
         "iid",
         "discretisation_bias",
+        "whitened",
     }
     compared = {
         "num_steps",
         "row_steps",
-        "cost_per_step",
         "sum_delta",
         "sum_delta2",
         "sum_omega",
         "chains",
         "values",
     }
-    compared |= {"corrections", "outer", "acceptance", "draws", "carry"}
+    compared |= {"corrections", "outer", "acceptance", "visits", "guarded", "draws", "carry"}
     assert {f.name for f in fields(lv.Ledger)} == not_numbers | compared | {"interrupted"}
 
 

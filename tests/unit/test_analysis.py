@@ -25,6 +25,7 @@ def anchor_of(precision: np.ndarray) -> Anchor:
     d = len(precision)
     return Anchor(
         theta=np.zeros(d),
+        root=(np.linalg.cholesky(np.linalg.inv(precision)),),
         covariance=np.linalg.inv(precision),
         precision=precision,
         likelihood_grad=None,
@@ -57,8 +58,8 @@ def ledger_of(
         return rows(omega[:, None] * x, 1)
 
     moments = np.concatenate([path, path[..., i] * path[..., j]], axis=-1)
-    hessian = None if anchor is None else Moments().hessian(anchor)
-    columns = {"theta": Column((moments.shape[-1],), np.zeros(d), (i, j), hessian)}
+    hessian, trace = (None, None) if anchor is None else (Moments().hessian(anchor), Moments().trace(anchor))
+    columns = {"theta": Column((moments.shape[-1],), np.zeros(d), (i, j), trace, hessian)}
     values = {"theta": weighted(moments)}
     corrections = outer = None
     if anchor is not None and grad is not None:
@@ -68,10 +69,11 @@ def ledger_of(
         outer = rows(delta[:, None, None] ** 2 * grad[..., :, None] * grad[..., None, :], 1)
     made = Ledger(
         num_steps=m, row_steps=ROW, chains=np.arange(chains), names=tuple(f"theta[{k}]" for k in range(d)),
-        schedule=schedule, weight_power=weight_power, cost_per_step=1, sum_delta=rows(delta, 0),
+        schedule=schedule, weight_power=weight_power, visits=np.ones((chains, len(first))), guarded=None,
+        sum_delta=rows(delta, 0),
         sum_delta2=rows(delta**2, 0), sum_omega=rows(omega, 0), values=values, corrections=corrections,
         outer=outer, acceptance=None, columns=columns, anchor=anchor, exact=False, iid=True,
-        discretisation_bias=True, draws=None, carry=None,
+        discretisation_bias=True, whitened=False, draws=None, carry=None,
     )  # fmt: skip
     return replace(made, **changes)
 
@@ -322,7 +324,7 @@ def test_status_gradient_noise_also_for_reused_minibatches():
 def test_status_uncorrected_for_a_function_that_is_flat_at_the_anchor():
     anchor, path = anchor_of(np.eye(1)), noise(d=1)
     ledger = ledger_of(path, DECREASING, anchor=anchor, grad=-path)
-    above = Column((), np.zeros(1), None, np.zeros((1, 1, 1)))
+    above = Column((), np.zeros(1), None, np.zeros(1), np.zeros((1, 1, 1)))
     sums = np.add.reduceat(DECREASING.delta(np.arange(1, 1601))[:, None] * (path > 1), np.arange(0, 1600, ROW), axis=1)
     ledger = replace(
         ledger, columns={"above": above}, values={"above": sums}, corrections={"above": np.zeros_like(sums)}

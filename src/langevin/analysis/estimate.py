@@ -71,14 +71,14 @@ class Estimate:
             typical = f"median stderr {np.nanmedian(self.stderr):.2g}"
             return f"{self.value.shape} values, {typical} [{self.status}]"
         entries = zip(self.value.ravel(), self.stderr.ravel(), strict=True)
-        text = ", ".join(_plus_minus(value, stderr) for value, stderr in entries)
+        text = ", ".join(plus_minus(value, stderr) for value, stderr in entries)
         return f"{text if self.value.size == 1 else f'[{text}]'} [{self.status}]"
 
     def __repr__(self) -> str:
         return f"Estimate({self})"
 
 
-def _plus_minus(value: float, stderr: float) -> str:
+def plus_minus(value: float, stderr: float) -> str:
     """The value to the second digit of its standard error."""
     if not np.isfinite(stderr) or stderr <= 0 or not np.isfinite(value):
         return f"{value:.6g} +- {stderr:.2g}"
@@ -139,7 +139,7 @@ class _Setting:
             accepted = ledger.acceptance[index].sum(axis=-1) / ledger.num_steps
             self.stuck = bool(accepted.min() < LEAST_ACCEPTANCE)
         if ledger.anchor is not None and ledger.outer is not None and not ledger.exact:
-            precision = ledger.anchor.precision
+            precision: Any = ledger.curvature
             self.noise = extrapolate.anchor_bias(
                 ledger.outer[index], self.rows, precision, ledger.discretisation_bias, pool
             )
@@ -171,9 +171,7 @@ class _Setting:
         mean, influence = batches.mean, batches.influence
         anchor = self.ledger.anchor
         if column.pairs is None:
-            laplace = None
-            if hessian is not None and anchor is not None:
-                laplace = column.reference + 0.5 * np.einsum("vij,ij->v", hessian, anchor.covariance)
+            laplace = None if column.trace is None else column.reference + 0.5 * column.trace
             flat = self.method == "corrected" and not self._corrects(name)
             known = None if flat else hessian
             entry = self._entry(batches, mean + column.reference, influence, known, laplace, column.shape)
@@ -184,7 +182,7 @@ class _Setting:
             return
         d = column.reference.size
         first, m1 = influence[..., :d], mean[:, :d]
-        theta, sigma = (None, None) if anchor is None else (anchor.theta, anchor.covariance)
+        theta = None if anchor is None else anchor.theta
         linear = None if hessian is None else hessian[:d]
         yield ".mean", self._entry(batches, m1 + column.reference, first, linear, theta, (d,))
         i, j = column.pairs
@@ -195,7 +193,7 @@ class _Setting:
         count = batches.count
         short = count / max(count - 1, 1) * np.einsum("gckv,gckv->gv", first[..., i], first[..., j])
         covariance = mean[:, d:] - m1[:, i] * m1[:, j] + short
-        laplace = None if sigma is None else sigma[i, j]
+        laplace = None if column.trace is None else 0.5 * column.trace[d:]
         both = self._entry(batches, covariance, second, quadratic, laplace, (len(i),))
         diagonal = np.flatnonzero(i == j)
         variance = replace(_take(both, diagonal), log_scale=True)

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-# Worst first: without batches no other word means anything; a bias beyond the bar makes the bar beside the
-# point; the next three say that an assumption of the method fails; a kurtosis only asks for more steps.
+# Worst first: another mode makes all that is said of this one beside the point; without batches no other word means
+# anything; a bias beyond the bar makes the bar beside the point; the next three say that an assumption of the method
+# fails; a kurtosis only asks for more steps.
 STATUSES = (
-    "too_few_batches", "bias_dominates", "gradient_noise", "transient", "uncorrected", "not_gaussian", "ok"
+    "several_modes", "too_few_batches", "bias_dominates", "gradient_noise", "transient", "uncorrected", "not_gaussian",
+    "ok",
 )  # fmt: skip
 # Where gradient noise makes the sd half as large again, the chain lives where anchor and first-order bias
 # fade: the worst corrected mean of the logistic problem, 100 passes, covers .945 at a factor 1.24, .91 at
@@ -102,6 +104,8 @@ def judge(
     if inflation is not None:
         noisy = (inflation > (_MOST_REUSED_INFLATION if reused else _MOST_INFLATION))[:, None]
     applies = {
+        # Batches of one run cannot tell; `lv.sample` looks for other modes.
+        "several_modes": False,
         "too_few_batches": remembered,
         "bias_dominates": beyond,
         "gradient_noise": noisy,
@@ -122,3 +126,10 @@ def worse(statuses: NDArray[np.str_], status: str, where: NDArray[np.bool_] | bo
     """`statuses` with `status` wherever it applies and is worse."""
     milder = np.isin(statuses, STATUSES[STATUSES.index(status) :])
     return np.where(milder & where, np.str_(status), statuses)
+
+
+def worst(one: NDArray[np.str_], other: NDArray[np.str_]) -> NDArray[np.str_]:
+    """The worse of two statuses, entry by entry."""
+    for status in STATUSES:
+        one = worse(one, status, other == status)
+    return one

@@ -12,7 +12,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from langevin import random
-from langevin.engine.evaluate import Parts, chain_gradient, contributions, full_log_density, wide_gradient
+from langevin.engine.evaluate import (
+    Parts,
+    chain_gradient,
+    contributions,
+    full_log_density,
+    whitened_gradient,
+    wide_gradient,
+)
 from langevin.engine.program import Program
 from langevin.random import Clock
 
@@ -90,6 +97,12 @@ def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block
             grad = state.grad
             state = move(full_log_density(program, parts), state, noise, draw[k], delta)
             sums["acceptance"] = sums["acceptance"] + state.acceptance
+        elif program.whitened:
+            clock = block.start.plus(at + 1)
+            grad, far = whitened_gradient(program, parts, theta, draw, k, at, clock, keys)
+            state = move(state, grad, noise, delta)
+            if program.guard:
+                sums["guarded"] = sums["guarded"] + far
         else:
             grad = gradient(program, parts, theta, draw, k, at)
             state = move(state, grad, noise, delta)
@@ -203,7 +216,11 @@ def initial_carry(program: Program, parts: Parts, theta: Array, settings: Array)
         else:
             zero = Clock(jnp.uint32(0), jnp.uint32(0))
             eta = random.normals(keys["noise"], zero, 1, program.layout.size)
+            if program.whitened:
+                theta = random.normals(keys["start"], zero, 1, program.layout.size)
             state, grad, extra = parts.kernel.init(theta, eta), jnp.zeros_like(theta), {}
+            if program.guard:
+                extra["guarded"] = jnp.zeros((), theta.dtype)
         sums = contributions(program, parts, theta, grad, jnp.zeros((), theta.dtype), jnp.zeros((), theta.dtype))
         return Carry(state, jax.tree.map(jnp.zeros_like, {**sums, **extra}))
 

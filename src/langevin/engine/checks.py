@@ -10,7 +10,7 @@ import numpy as np
 from langevin.anchor import Anchor
 from langevin.data.source import DataSource
 from langevin.data.subsample import Subsample
-from langevin.gradients import CustomGradient, DatumGradient
+from langevin.gradients import CustomGradient, DatumGradient, WhitenedGradient
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -79,6 +79,25 @@ def read_chains(chains: int | Sequence[int]) -> np.ndarray:
     good = good and numbers.min() >= 0 and numbers.max() < 2**32 and len(set(numbers.tolist())) == numbers.size
     require(good, "chains", chains, "a number or distinct chain numbers below 2^32", "4")
     return numbers.astype(np.int64)
+
+
+def checked_guard(
+    guard: int, whiten: bool, anchor: Anchor | None, gradient: Any, kernel: Any, source: DataSource | None
+) -> int:
+    """The guard's number of data, at most all of them; raises where a run cannot be whitened or guarded."""
+    guard = whole_number("guard", guard, 0, try_this=1000)
+    require(isinstance(whiten, bool), "whiten", whiten, "True or False", "True")
+    if not whiten:
+        require(guard == 0, "guard", guard, "0 without whiten=True: the bulk is known in whitened coordinates", "0")
+        return 0
+    if anchor is None:
+        raise ValueError("whiten=True needs an anchor, got None. Pass anchor=lv.laplace(target, data, theta_0).")
+    if not isinstance(gradient, WhitenedGradient) or hasattr(kernel, "target_acceptance"):
+        raise ValueError(
+            f"whiten=True works with lv.Minibatch() or lv.ControlVariate(anchor) and a kernel without accept-reject, "
+            f"got {gradient!r} and {kernel!r}."
+        )
+    return 0 if source is None else min(guard, source.num_data)
 
 
 def checked_subsample(

@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from langevin import random
 from langevin.engine.program import Program
+from langevin.random import Clock
 
 # A jax.Array, a tracer of one, or on the way in a NumPy array.
 Array = Any
@@ -23,6 +25,8 @@ class Parts(NamedTuple):
     keys: dict[str, Array]
     anchor: Array
     covariance: Array
+    frame: Any
+    far: Array
     references: tuple[Array, ...]
     traces: tuple[Array, ...]
 
@@ -39,17 +43,55 @@ def chain_gradient(program: Program, parts: Parts, theta: Array, page: Any, k: A
     base = layout.ravel(parts.gradient.base(program.target, layout.unravel(theta)))
     if not program.num_data:
         return base
+    return base + _minibatch_term(program, parts, theta, page, k, at)
+
+
+def whitened_gradient(
+    program: Program, parts: Parts, z: Array, page: Any, k: Array, at: Array, clock: Clock, keys: dict[str, Array]
+) -> tuple[Array, Array]:
+    """Gradient estimate of one chain in the whitened coordinates z, and whether the tail guard was called.
+
+    The guard adds the difference to its own estimate inside the branch: a chain that stays in the bulk is the same to
+    the bit with or without it.
+    """
+    frame, layout, inside = parts.frame, program.layout, jnp.zeros((), z.dtype)
+    theta = frame.theta(z)
+    base = parts.gradient.whitened_base(program.target, theta, z, frame, layout)
+    if not program.num_data:
+        return base, inside
+    term = _minibatch_term(program, parts, theta, page, k, at)
+    if not program.guard:
+        return base + frame.pull(term), inside
+
+    def careful() -> Array:
+        if program.guard == program.num_data:
+            batch = parts.data
+        else:
+            words = random.pairs(keys["guard"], clock, 1, program.guard)
+            rows = random.bounded(*words, program.num_data)
+            batch = jax.tree.map(lambda leaf: leaf.at[rows].get(mode="promise_in_bounds"), parts.data)
+        return _scaled_term(program, parts, theta, batch, program.guard) - term
+
+    far = jnp.sum(z * z) > parts.far
+    term = term + lax.cond(far, careful, lambda: jnp.zeros_like(term))
+    return base + frame.pull(term), far.astype(z.dtype)
+
+
+def _minibatch_term(program: Program, parts: Parts, theta: Array, page: Any, k: Array, at: Array) -> Array:
     if program.host_gather:
         n = program.batch_size
         batch = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, at * n, n), page)
     else:
         batch = program.subsample.batch(parts.data, page, k, program.page, program.num_data)
+    return _scaled_term(program, parts, theta, batch, program.batch_size)
 
+
+def _scaled_term(program: Program, parts: Parts, theta: Array, batch: PyTree, size: int) -> Array:
     def log_likelihood(t: PyTree) -> Array:
         return jnp.sum(jax.vmap(program.target.log_likelihood, (None, 0))(t, batch))
 
-    term = layout.ravel(parts.gradient.term(log_likelihood, layout.unravel(theta)))
-    return base + (program.num_data / program.batch_size) * term
+    layout = program.layout
+    return (program.num_data / size) * layout.ravel(parts.gradient.term(log_likelihood, layout.unravel(theta)))
 
 
 def wide_gradient(program: Program, parts: Parts, theta: Array, page: Array, k: Array, at: Array) -> Array:
@@ -89,9 +131,10 @@ def full_log_density(program: Program, parts: Parts):
     return jax.value_and_grad(log_density)
 
 
-def contributions(program: Program, parts: Parts, theta: Array, grad: Array, delta: Array, omega: Array) -> PyTree:
+def contributions(program: Program, parts: Parts, at: Array, grad: Array, delta: Array, omega: Array) -> PyTree:
     """What one transition of one chain adds to its open row, taken at the left end point theta_{m-1}."""
     layout = program.layout
+    theta = parts.frame.theta(at) if program.whitened else at
     sums: dict[str, PyTree] = {
         "values": tuple(
             omega * o.value(layout, theta, reference)
@@ -99,7 +142,7 @@ def contributions(program: Program, parts: Parts, theta: Array, grad: Array, del
         )
     }
     if program.corrected:
-        s = jnp.dot(parts.covariance, grad)
+        s = parts.frame.push(grad) if program.whitened else jnp.dot(parts.covariance, grad)
         sums["corrections"] = tuple(
             omega * o.correction(layout, theta, s, parts.anchor, trace)
             for (_, o), trace in zip(program.observables, parts.traces, strict=True)

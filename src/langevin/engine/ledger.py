@@ -22,13 +22,15 @@ Rows = dict[str, Array]
 class Column:
     """One observable as the ledger holds it: flat sums of (value - reference), and what is needed to read them back.
 
-    `pairs` is set for `Moments` only: sums are of u and u_i u_j, u = theta - reference, for these i, j. `hessian` holds
-    the second derivatives at the anchor (values, d, d), for the estimate of the bias; None without an anchor.
+    `pairs` is set for `Moments` only: sums are of u and u_i u_j, u = theta - reference, for these i, j. `trace` is
+    tr(Sigma Q), twice what the Laplace model adds to the reference; `hessian` the second derivatives Q at the anchor
+    (values, d, d), for the estimate of the bias. Both are None without an anchor.
     """
 
     shape: tuple[int, ...]
     reference: Array
     pairs: tuple[Array, Array] | None
+    trace: Array | None
     hessian: Array | None
 
 
@@ -37,8 +39,9 @@ class Ledger:
     """Weighted sums of a run, by chain and row. Leading axes: (*schedule settings, chains, rows).
 
     values[name] = sum omega_m (phi(theta_{m-1}) - reference), left end point, theta_0 included; corrections[name] the
-    same for -A_hat h; outer = sum delta_m^2 g g'; sum_delta, sum_delta2, sum_omega per row; cost in datum visits a
-    transition of one chain. `carry` is the device state from which a run can go on.
+    same for -A_hat h; outer = sum delta_m^2 g g'; sum_delta, sum_delta2, sum_omega per row; visits counts data seen,
+    guarded the steps that called the tail guard. A whitened run moves in the anchor's coordinates: `outer` and the
+    columns' second derivatives are in z there. `carry` is the device state from which a run can go on.
     """
 
     num_steps: int
@@ -47,7 +50,6 @@ class Ledger:
     names: tuple[str, ...]
     schedule: Schedule
     weight_power: float
-    cost_per_step: int
     sum_delta: Array
     sum_delta2: Array
     sum_omega: Array
@@ -55,11 +57,14 @@ class Ledger:
     corrections: dict[str, Array] | None
     outer: Array | None
     acceptance: Array | None
+    visits: Array
+    guarded: Array | None
     columns: dict[str, Column]
     anchor: Anchor | None
     exact: bool
     iid: bool
     discretisation_bias: bool
+    whitened: bool
     draws: Draws | None
     carry: Any
     interrupted: bool = False
@@ -73,7 +78,14 @@ class Ledger:
     @property
     def cost(self) -> int:
         """Datum visits of all chains of one schedule setting."""
-        return self.num_steps * self.cost_per_step * len(self.chains)
+        return round(float(self.visits.sum()) / int(np.prod(self.schedule.batch_shape)))
+
+    @property
+    def curvature(self) -> Array | None:
+        """Precision of the Laplace approximation in the coordinates in which the chains move; None if unknown."""
+        if self.anchor is None:
+            return None
+        return np.eye(len(self.names)) if self.whitened else self.anchor.precision
 
     @property
     def finite(self) -> Array:
@@ -88,6 +100,20 @@ class Ledger:
             + f", {self.sum_delta.shape[-1]} rows of {self.row_steps}, observables {', '.join(self.columns)}"
             + f", {self.cost:.3g} datum visits{', interrupted' if self.interrupted else ''})"
         )
+
+    def select(self, chains: slice) -> "Ledger":
+        """The ledger of some of the chains, by position; it cannot be resumed."""
+        at = (slice(None),) * len(self.schedule.batch_shape) + (chains,)
+
+        def part(a: Any) -> Any:
+            return None if a is None else {name: a[name][at] for name in a} if isinstance(a, dict) else a[at]
+
+        names = ("values", "corrections", "outer", "acceptance", "visits", "guarded")
+        draws = None
+        if self.draws is not None:
+            draws = replace(self.draws, theta=self.draws.theta[at], grad=self.draws.grad[at])
+        changed = {name: part(getattr(self, name)) for name in names}
+        return replace(self, chains=self.chains[chains], draws=draws, carry=None, **changed)
 
     def stack(self, other: "Ledger") -> "Ledger":
         """One ledger of both runs' chains: same parts, same length, different chain numbers."""
@@ -120,6 +146,8 @@ class Ledger:
             corrections=join(self.corrections, other.corrections),
             outer=join(self.outer, other.outer),
             acceptance=join(self.acceptance, other.acceptance),
+            visits=join(self.visits, other.visits),
+            guarded=join(self.guarded, other.guarded),
             draws=draws,
             carry=None,
         )

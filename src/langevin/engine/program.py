@@ -25,7 +25,8 @@ class Program:
 
     `layout_kind` is "wide" (chains are vector lanes, observations are summed in turn) or "chain" (chains one after the
     other, observations are vector lanes). The two add up a minibatch in different orders, so a trajectory is a function
-    of (seed, chain, layout_kind), bit for bit, but never of how many chains or steps run together.
+    of (seed, chain, layout_kind), bit for bit, but never of how many chains or steps run together. `whitened` runs move
+    in the anchor's coordinates z; where z leaves the bulk, a step sees `guard` data.
     """
 
     target: Target
@@ -37,6 +38,8 @@ class Program:
     layout_kind: str
     exact: bool
     corrected: bool
+    whitened: bool
+    guard: int
     custom_gradient: bool
     host_gather: bool
     keep: int
@@ -72,10 +75,10 @@ def device_row_steps(m: int) -> int:
     return min(row_steps(m), LONGEST_DEVICE_ROW)
 
 
-def choose_layout(num_chains: int, dimension: int, batch_size: int, gradient: Any, exact: bool) -> str:
-    """The faster layout for these sizes."""
+def choose_layout(num_chains: int, dimension: int, batch_size: int, gradient: Any, one_by_one: bool) -> str:
+    """The faster layout for these sizes; some runs need their chains `one_by_one`."""
     small = batch_size * dimension <= _WIDE_UP_TO_WORK
-    wide = not exact and small and num_chains >= _WIDE_FROM_CHAINS and isinstance(gradient, DatumGradient)
+    wide = not one_by_one and small and num_chains >= _WIDE_FROM_CHAINS and isinstance(gradient, DatumGradient)
     return "wide" if wide else "chain"
 
 

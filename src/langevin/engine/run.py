@@ -1,6 +1,7 @@
 """The host loop: sends block after block to the device and keeps the books."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -15,13 +16,14 @@ from langevin.data.subsample import Subsample
 from langevin.engine import block as device
 from langevin.engine import setup
 from langevin.engine.checks import whole_number
-from langevin.engine.draws import DrawBook
+from langevin.engine.draws import DrawBook, Draws
 from langevin.engine.interrupt import stop_requests
 from langevin.engine.ledger import Ledger, RowBook
 from langevin.engine.program import MOST_ROWS, device_row_steps, row_steps
 from langevin.engine.progress import Progress
 from langevin.engine.steps import Steps
 from langevin.errors import Diverged
+from langevin.frame import grad_of, theta_of
 from langevin.gradients import Minibatch
 from langevin.kernels import SGLD
 from langevin.schedules import Schedule
@@ -52,6 +54,8 @@ def run(
     weight_power: float = 1.0,
     keep: int = 0,
     layout: str | None = None,
+    whiten: bool = False,
+    guard: int = 0,
     progress: bool | None = None,
     resume: Ledger | None = None,
     block_steps: int | None = None,
@@ -63,7 +67,9 @@ def run(
     `anchor=lv.laplace(...)` adds the Poisson correction and the estimate of the bias. `keep` caps the kept draws of a
     chain. `resume` continues an earlier ledger of the same call up to `num_steps` transitions in all. `block_steps`
     caps the transitions of one dispatch; it changes no result. `layout` is "chain", "wide" or None (the faster one;
-    see `Program`). Array-valued schedule parameters add leading axes to every result, with common random numbers.
+    see `Program`). `whiten=True` moves in the anchor's coordinates z, theta = anchor + L z: steps are in units of the
+    posterior's width, and chains start at draws of the Laplace approximation, not at theta_0. There a step whose |z|^2
+    lies in the outer 1e-4 of the chi-square law sees `guard` data. Array-valued schedule parameters add leading axes to every result, with common random numbers.
 
     Cost: num_steps * n datum visits a chain. Memory does not grow with num_steps. Ctrl-C returns the partial ledger.
 
@@ -80,7 +86,7 @@ def run(
         setup.prepare(
             target, data, theta_0, schedule=schedule, kernel=kernel, gradient=gradient, subsample=subsample,
             observables=observables, chains=chains, seed=seed, anchor=anchor, weight_power=weight_power, keep=keep,
-            layout=layout,
+            layout=layout, whiten=whiten, guard=guard,
         )
     )  # fmt: skip
     if resume is not None:
@@ -113,15 +119,25 @@ class _Running:
                 f"resume must be a Ledger as lv.run returned it, unstacked, got {ledger!r}. Resume each part by itself."
             )
         left = ledger.carry
+        grown = self._grown(left.identity["subsample"], ledger.num_steps)
         for name, value in self.call.identity.items():
-            if left.identity[name] != value:
+            if left.identity[name] != value and not (name == "subsample" and grown):
                 raise ValueError(
                     f"resume must continue the same call, but {name} was {left.identity[name]!r} and is now {value!r}. "
                     f"Pass the {name} of the first call, or start a new run."
                 )
         # The device takes over the buffers it is given: hand it copies, so that a ledger can be resumed twice.
         self.m, self.rows, self.draws = ledger.num_steps, left.rows.copy(), left.draws.copy()
-        self.carry = jax.tree.map(jnp.array, left.carry)
+        self.carry = self._placed(jax.tree.map(jnp.array, left.carry))
+
+    def _grown(self, before: Any, m: int) -> bool:
+        """Whether the minibatches are larger than those `before` the row border at m, and of the same kind.
+
+        Larger, never smaller: then step m starts beyond every random number that an earlier step has used.
+        """
+        after, size = self.program.subsample, self.program.num_data
+        same = isinstance(after, Subsample) and isinstance(before, Subsample) and after.iid and before.iid
+        return same and m % device_row_steps(m) == 0 and after.size(size) >= before.size(size)
 
     def advance_to(self, num_steps: int, progress: bool | None, block_steps: int | None) -> Ledger:
         """Runs until transition num_steps and returns the ledger so far."""
@@ -133,7 +149,8 @@ class _Running:
         count = min(most, 16) if block_steps is None else most
         display = Progress(self.m, num_steps, self.settings * len(self.call.chains), progress)
         if self.carry is None:
-            self.carry = device.initial_carry(self.program, self.call.parts, self.call.starts, np.zeros(self.settings))
+            carry = device.initial_carry(self.program, self.call.parts, self.call.starts, np.zeros(self.settings))
+            self.carry = self._placed(carry)
             if self.program.exact:
                 self._check_exact_start()
         waiting = None
@@ -156,6 +173,14 @@ class _Running:
         self.interrupted = self.m < num_steps
         display.close(self.m)
         return self.ledger()
+
+    def _placed(self, carry: device.Carry) -> device.Carry:
+        """The carry bound to the device of the keys.
+
+        Data that were handed over without a copy are bound to theirs, and so is what a block makes of them. A first
+        carry that is free to move would have the same code compiled twice.
+        """
+        return jax.device_put(carry, next(iter(self.call.parts.keys["noise"].devices())))
 
     def _check_exact_start(self) -> None:
         """An exact kernel refuses every proposal from a point of undefined density, without a word."""
@@ -223,6 +248,7 @@ class _Running:
         self._check_finite(sent, rows)
         if whole:
             rows |= self.steps.sums(first * sent.row_steps + 1, (first + whole) * sent.row_steps, whole)
+            rows["visits"] = self._visits(rows, sent.row_steps)
             self.rows.append(rows, sent.row_steps)
         if self.program.keep:
             self.draws.append(sent.start, sent.num_steps, sent.output.kept)
@@ -236,6 +262,12 @@ class _Running:
             else:
                 flat[kind] = sums
         return {name: np.moveaxis(np.asarray(s)[:, :, :count], 2, 0).astype(np.float64) for name, s in flat.items()}
+
+    def _visits(self, rows: Rows, steps: int) -> np.ndarray:
+        """Datum visits of rows of `steps` transitions each, (rows, settings, chains)."""
+        shape = next(sums for name, sums in rows.items() if name.startswith("values/")).shape[:3]
+        visits = np.full(shape, float(steps * self.call.cost_per_step))
+        return visits + self.program.guard * rows["guarded"] if self.program.guard else visits
 
     def _check_finite(self, sent: "_Sent", rows: Rows) -> None:
         theta = np.asarray(sent.output.theta)
@@ -267,6 +299,7 @@ class _Running:
         elif m > self.rows.m:
             open_row = self._book_rows(jax.tree.map(lambda leaf: leaf[:, :, None], self.carry.sums), 1)
             open_row |= self.steps.sums(self.rows.m + 1, m, 1)
+            open_row["visits"] = self._visits(open_row, m - self.rows.m)
         length, table = self.rows.table(open_row, m)
         shape = self.schedule.batch_shape
 
@@ -285,7 +318,6 @@ class _Running:
             names=self.program.layout.names,
             schedule=self.schedule,
             weight_power=self.call.weight_power,
-            cost_per_step=self.call.cost_per_step,
             sum_delta=settings_first(table["delta"], chains=False),
             sum_delta2=settings_first(table["delta2"], chains=False),
             sum_omega=settings_first(table["omega"], chains=False),
@@ -293,15 +325,26 @@ class _Running:
             corrections=by_name("corrections") if corrected else None,
             outer=settings_first(table["outer"]) if self.program.gradient_outer else None,
             acceptance=settings_first(table["acceptance"]) if self.program.exact else None,
+            visits=settings_first(table["visits"]),
+            guarded=settings_first(table["guarded"]) if self.program.guard else None,
             columns=self.call.columns,
             anchor=self.call.anchor,
             exact=self.program.exact,
             iid=self.program.subsample is None or self.program.subsample.iid,
             discretisation_bias=self.call.discretisation_bias,
-            draws=self.draws.draws(m, self.schedule, self.call.weight_power) if self.program.keep else None,
+            whitened=self.program.whitened,
+            draws=self._kept(m) if self.program.keep else None,
             carry=None if self.carry is None else self._left_off(),
             interrupted=self.interrupted,
         )
+
+    def _kept(self, m: int) -> Draws | None:
+        """The kept draws in the user's coordinates."""
+        draws = self.draws.draws(m, self.schedule, self.call.weight_power)
+        if draws is None or not self.program.whitened:
+            return draws
+        anchor: Any = self.call.anchor
+        return replace(draws, theta=theta_of(anchor, draws.theta), grad=grad_of(anchor, draws.grad))
 
     def _left_off(self) -> "_LeftOff":
         carry = jax.tree.map(np.array, self.carry)

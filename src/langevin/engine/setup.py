@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import gammaincinv
 
 from langevin import random
 from langevin.anchor import Anchor
@@ -16,6 +17,7 @@ from langevin.data.subsample import Subsample
 from langevin.engine.checks import (
     check_resolution,
     check_start,
+    checked_guard,
     checked_subsample,
     is_kernel,
     read_chains,
@@ -25,6 +27,7 @@ from langevin.engine.checks import (
 from langevin.engine.evaluate import Parts
 from langevin.engine.ledger import Column
 from langevin.engine.program import BASE_ROW, MOST_OUTER, Program, choose_layout, choose_page
+from langevin.frame import Frame
 from langevin.gradients import CustomGradient
 from langevin.observables import Function, Moments, named
 from langevin.schedules import Schedule
@@ -35,6 +38,8 @@ PyTree = Any
 # Transitions of one dispatch at most, and floats of its row buffer at most.
 _CAPACITY = 8192
 _ROW_FLOATS = 2**22
+# The guard is called where |z|^2 exceeds the chi-square law's tail of this mass: once in 10^4 steps on a Gaussian.
+_TAIL = 1e-4
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,8 @@ def prepare(
     weight_power: float,
     keep: int,
     layout: str | None,
+    whiten: bool,
+    guard: int,
 ) -> Prepared:
     """Checks the arguments of `run` and builds its program."""
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
@@ -94,17 +101,19 @@ def prepare(
     source = None if data is None else as_source(data)
     target.check(theta_0, None if source is None else source.arrays)
     subsample = checked_subsample(subsample, gradient, kernel, source)
+    guard = checked_guard(guard, whiten, anchor, gradient, kernel, source)
     for used in (anchor, getattr(gradient, "anchor", None)):
         if used is not None and used.layout != shape:
             raise ValueError(
                 "anchor must be of the same target: its parameters differ from theta_0. Call lv.laplace anew."
             )
-    check_start(target, shape, theta_0, source)
+    check_start(target, shape, anchor.mode if whiten and anchor is not None else theta_0, source)
     if anchor is not None:
         check_resolution(anchor)
     program = _program(
-        target, shape, source, kernel, gradient, subsample, observables, len(chain_numbers), anchor, keep, layout
-    )
+        target, shape, source, kernel, gradient, subsample, observables, len(chain_numbers), anchor, keep, layout,
+        whiten, guard,
+    )  # fmt: skip
     theta = np.asarray(shape.ravel(theta_0), np.float32)
     parts, columns = _parts(program, source, kernel, gradient, chain_numbers, seed, anchor, theta)
     return Prepared(
@@ -133,20 +142,23 @@ def prepare(
             "observables": program.observables,
             "keep": keep,
             "layout": program.layout_kind,
+            "whiten": whiten,
         },
     )
 
 
 def _program(
-    target, shape, source, kernel, gradient, subsample, observables, num_chains, anchor, keep, layout
+    target, shape, source, kernel, gradient, subsample, observables, num_chains, anchor, keep, layout, whiten, guard
 ) -> Program:
     exact, custom = hasattr(kernel, "target_acceptance"), isinstance(gradient, CustomGradient)
     num_data = 0 if source is None else source.num_data
     batch_size = subsample.size(num_data) if subsample is not None else num_data
-    kind = layout if layout is not None else choose_layout(num_chains, shape.size, batch_size, gradient, exact)
-    if kind == "wide" and (exact or custom):
+    one_by_one = exact or custom or whiten
+    kind = layout if layout is not None else choose_layout(num_chains, shape.size, batch_size, gradient, one_by_one)
+    if kind == "wide" and one_by_one:
         raise ValueError(
-            "layout must be 'chain' for exact kernels and gradients with their own randomness, got 'wide'."
+            "layout must be 'chain' for exact kernels, whitened runs and gradients with their own randomness, "
+            "got 'wide'."
         )
     pairs = named({"theta": Moments()} if observables is None else observables)
     size = sum(o.size(shape) for _, o in pairs) * (2 if anchor is not None else 1)
@@ -155,6 +167,8 @@ def _program(
     while capacity > 64 and capacity // BASE_ROW * size * num_chains > _ROW_FLOATS:
         capacity //= 2
     host_gather = kind == "chain" and subsample is not None and subsample.gathers and source.bytes > FROM_BYTES
+    # The guard picks its rows inside the compiled loop.
+    host_gather = host_gather and not guard
     if host_gather:
         gathered = batch_size * num_chains * source.bytes // num_data
         while capacity > 16 and capacity * gathered > BUFFER_BYTES:
@@ -173,6 +187,8 @@ def _program(
         layout_kind=kind,
         exact=exact,
         corrected=anchor is not None,
+        whitened=whiten,
+        guard=guard,
         custom_gradient=custom,
         host_gather=host_gather,
         keep=keep,
@@ -192,19 +208,22 @@ def _parts(program, source, kernel, gradient, chains, seed, anchor, theta) -> tu
         streams["custom"] = random.CUSTOM
     elif program.num_data:
         streams["subsample"] = random.SUBSAMPLE
+    if program.whitened:
+        streams |= {"start": random.START, "guard": random.GUARD}
     keys = {name: jnp.asarray(random.stream_keys(seed, chains, stream).T) for name, stream in streams.items()}
     centre = jnp.asarray(theta if anchor is None else anchor.theta, jnp.float32)
     references = tuple(o.reference(program.layout, centre) for _, o in program.observables)
-    hessians = [o.hessian(anchor) if program.gradient_outer else None for _, o in program.observables]
-    traces = tuple(jnp.asarray(o.trace(anchor), jnp.float32) for _, o in program.observables if anchor is not None)
+    hessians = [_second_derivatives(program, o, anchor) for _, o in program.observables]
+    traces = [None if anchor is None else o.trace(anchor) for _, o in program.observables]
     columns = {
         name: Column(
             shape=o.shape(program.layout) if isinstance(o, Function) else (o.size(program.layout),),
             reference=np.asarray(reference, np.float64),
             pairs=o.pairs(program.layout.size) if isinstance(o, Moments) else None,
+            trace=trace,
             hessian=q,
         )
-        for (name, o), reference, q in zip(program.observables, references, hessians, strict=True)
+        for (name, o), reference, trace, q in zip(program.observables, references, traces, hessians, strict=True)
     }
     parts = Parts(
         kernel=_as_pytree(kernel),
@@ -213,10 +232,22 @@ def _parts(program, source, kernel, gradient, chains, seed, anchor, theta) -> tu
         keys=keys,
         references=references,
         anchor=None if anchor is None else centre,
-        covariance=None if anchor is None else jnp.asarray(anchor.covariance, jnp.float32),
-        traces=traces,
+        covariance=None if anchor is None or program.whitened else jnp.asarray(anchor.covariance, jnp.float32),
+        frame=Frame.of(anchor) if program.whitened else None,
+        far=jnp.float32(2.0 * gammaincinv(program.layout.size / 2, 1.0 - _TAIL)) if program.whitened else None,
+        traces=tuple(jnp.asarray(trace, jnp.float32) for trace in traces if trace is not None),
     )
     return parts, columns
+
+
+def _second_derivatives(program: Program, observable: Any, anchor: Anchor | None) -> np.ndarray | None:
+    """Q of an observable at the anchor in the coordinates in which the chain moves: L'QL for a whitened run."""
+    if not program.gradient_outer or anchor is None:
+        return None
+    hessian = observable.hessian(anchor)
+    if not program.whitened:
+        return hessian
+    return np.einsum("ai,vab,bj->vij", anchor.root[0], hessian, anchor.root[0], optimize=True)
 
 
 @jax.tree_util.register_dataclass

@@ -2,6 +2,6 @@
 
 from langevin.gradients.control_variate import ControlVariate
 from langevin.gradients.plain import Minibatch
-from langevin.gradients.protocol import CustomGradient, DatumGradient
+from langevin.gradients.protocol import CustomGradient, DatumGradient, WhitenedGradient
 
-__all__ = ["ControlVariate", "CustomGradient", "DatumGradient", "Minibatch"]
+__all__ = ["ControlVariate", "CustomGradient", "DatumGradient", "Minibatch", "WhitenedGradient"]

@@ -43,6 +43,17 @@ class ControlVariate:
             total = total + jnp.dot(self.anchor.likelihood_hessian, step)
         return jax.tree.map(jnp.add, jax.grad(target.log_prior)(theta), layout.unravel(total))
 
+    def whitened_base(self, target, theta, z, frame, layout):
+        """L' base at flat theta = anchor + L z; to second order -z + L' (what the prior adds beyond its polynomial).
+
+        L'HL = I is known: multiplying it out in float32 would lose what a collinear posterior cannot spare.
+        """
+        prior = jax.grad(lambda t: target.log_prior(layout.unravel(t)))
+        if self.order == 1:
+            return frame.pull(prior(theta) + self.anchor.likelihood_grad)
+        there, along = jax.jvp(prior, (frame.centre,), (theta - frame.centre,))
+        return frame.pull(prior(theta) - (there + along) + (there + self.anchor.likelihood_grad)) - z
+
     def term(self, log_likelihood, theta):
         """The remainder of the gradient beyond the polynomial."""
         grad = jax.grad(log_likelihood)

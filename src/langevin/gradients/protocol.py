@@ -29,6 +29,14 @@ class DatumGradient(Protocol):
 
 
 @runtime_checkable
+class WhitenedGradient(DatumGradient, Protocol):
+    """A `DatumGradient` that can also state its base in the whitened coordinates z of a frame."""
+
+    def whitened_base(self, target: Target, theta: Array, z: Array, frame: Any, layout: Any) -> Array:
+        """L' base at flat theta = anchor + L z, flat."""
+
+
+@runtime_checkable
 class CustomGradient(Protocol):
     """Any unbiased estimate of grad log pi(theta) with its own randomness U = draw(key).
 

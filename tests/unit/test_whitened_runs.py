@@ -1,0 +1,118 @@
+"""Whitened runs: the frame's maps, gradients in z against the full gradient, the tail guard, growing minibatches."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import langevin as lv
+from langevin.frame import Frame, grad_of, sigma_times, theta_of
+
+MODEL = lv.models.Logistic.simulate(seed=1, num_data=200)
+TARGET, DATA, THETA_0 = MODEL.target, MODEL.data, MODEL.theta_0
+ANCHOR = lv.laplace(TARGET, DATA, THETA_0)
+SCHEDULE = lv.Power(1000.0**0.2, m_0=1000.0, alpha=0.2)
+
+
+def run(subsample, *, num_steps=400, chains=4, **more):
+    return lv.run(
+        TARGET, DATA, THETA_0, schedule=SCHEDULE, num_steps=num_steps, kernel=lv.LeimkuhlerMatthews(),
+        gradient=lv.ControlVariate(ANCHOR, order=2), subsample=subsample, anchor=ANCHOR, whiten=True,
+        chains=chains, seed=3, progress=False, **more,
+    )  # fmt: skip
+
+
+def z_of(theta):
+    return np.linalg.solve(ANCHOR.root[0], (theta - ANCHOR.theta)[..., None])[..., 0]
+
+
+def full_grad(thetas):
+    with jax.enable_x64(True):
+        flat = jnp.asarray(thetas.reshape(-1, 3))
+        data = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), DATA)
+        return np.asarray(jax.vmap(TARGET.grad, (0, None))(flat, data)).reshape(thetas.shape)
+
+
+def test_frame_maps_are_the_matrix_products():
+    blocks = (np.array([[2.0, 0.0], [1.0, 3.0]]), np.array([5.0, 7.0]))
+    frame = Frame(jnp.arange(4.0), tuple(jnp.asarray(block, jnp.float32) for block in blocks))
+    dense = np.diag([2.0, 3.0, 5.0, 7.0])
+    dense[1, 0] = 1.0
+    v = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
+    assert_allclose(frame.push(v), dense @ v)
+    assert_allclose(frame.pull(v), dense.T @ v)
+    assert_allclose(frame.theta(v), np.arange(4.0) + dense @ v)
+
+
+def test_maps_of_the_books_invert_those_of_the_device():
+    rng = np.random.default_rng(0)
+    z, grad = rng.standard_normal((2, 5, 3)), rng.standard_normal((5, 3))
+    assert_allclose(z_of(theta_of(ANCHOR, z)), z, atol=1e-12)
+    assert_allclose(grad_of(ANCHOR, grad @ ANCHOR.root[0]), grad, rtol=1e-11)
+    assert_allclose(sigma_times(ANCHOR, grad), grad @ ANCHOR.covariance, rtol=1e-11)
+
+
+@pytest.mark.parametrize("gradient", [lv.ControlVariate(ANCHOR, order=2), lv.ControlVariate(ANCHOR), lv.Minibatch()])
+def test_with_all_data_every_kept_gradient_is_the_full_gradient(gradient):
+    ledger = lv.run(
+        TARGET, DATA, THETA_0, schedule=SCHEDULE, num_steps=64, kernel=lv.LeimkuhlerMatthews(), gradient=gradient,
+        subsample=lv.Full(), anchor=ANCHOR, whiten=True, chains=2, seed=3, keep=100, progress=False,
+    )  # fmt: skip
+    # Float32 sums over 200 data: about 1e-5 of the terms' size.
+    assert_allclose(ledger.draws.grad @ ANCHOR.root[0], full_grad(ledger.draws.theta) @ ANCHOR.root[0], atol=1e-3)
+
+
+def test_chains_start_at_draws_of_the_laplace_approximation():
+    ledger = run(lv.WithReplacement(5), num_steps=16, chains=500, keep=16)
+    z = z_of(ledger.draws.theta[:, 0])
+    # 500 standard normal vectors: the mean has sd .045, and |z|^2 is chi-square; five standard errors, rate 1e-5.
+    assert np.abs(z.mean(axis=0)).max() < 5 / np.sqrt(500)
+    assert abs((z**2).sum(axis=1).mean() - 3.0) < 5 * np.sqrt(6 / 500)
+
+
+def test_the_guard_sees_all_the_data_outside_the_bulk_and_only_there():
+    ledger = run(lv.WithReplacement(2), num_steps=4000, guard=200, keep=4000)
+    theta = ledger.draws.theta
+    far = (z_of(theta) ** 2).sum(axis=-1) > 21.1  # the chi-square tail of 1e-4 with 3 degrees of freedom starts here
+    assert 0 < far.sum() == ledger.guarded.sum()
+    error = np.abs((ledger.draws.grad - full_grad(theta)) @ ANCHOR.root[0]).max(axis=-1)
+    assert error[far].max() < 1e-3 < np.quantile(error[~far], 0.1)
+    assert ledger.cost == 2 * 4000 * 4 + 200 * ledger.guarded.sum()
+
+
+def test_the_guard_leaves_a_chain_that_stays_inside_the_same_to_the_bit():
+    with_guard, without = run(lv.WithReplacement(5), guard=100, keep=400), run(lv.WithReplacement(5), keep=400)
+    inside = with_guard.guarded.sum(axis=1) == 0
+    assert inside.any()
+    assert_array_equal(with_guard.draws.theta[inside], without.draws.theta[inside])
+
+
+def test_minibatches_may_grow_at_a_row_border_and_nowhere_else():
+    short = run(lv.WithReplacement(2), num_steps=160)
+    longer = run(lv.WithReplacement(6), num_steps=320, resume=short)
+    assert longer.cost == 4 * (160 * 2 + 160 * 6)
+    assert_array_equal(longer.values["theta"][:, :10], short.values["theta"])
+    with pytest.raises(ValueError, match="subsample"):
+        run(lv.WithReplacement(1), num_steps=320, resume=short)
+    with pytest.raises(ValueError, match="subsample"):
+        run(lv.WithReplacement(6), num_steps=320, resume=run(lv.WithReplacement(2), num_steps=150))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"anchor": None}, "whiten=True needs an anchor"),
+        ({"guard": -1}, "guard must be an integer of at least 0"),
+        ({"whiten": False, "guard": 5}, "guard must be 0 without whiten"),
+        ({"layout": "wide"}, "layout must be 'chain'"),
+        ({"kernel": lv.MALA(), "subsample": None}, "a kernel without accept-reject"),
+    ],
+)
+def test_bad_arguments_are_refused(changed, message):
+    given = {
+        "schedule": SCHEDULE, "num_steps": 16, "gradient": lv.Minibatch(), "subsample": lv.WithReplacement(5),
+        "anchor": ANCHOR, "whiten": True, "progress": False,
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=message):
+        lv.run(TARGET, DATA, THETA_0, **(given | changed))
