@@ -18,8 +18,10 @@ from langevin.errors import AnchorError, Diverged  # noqa: E402
 from langevin.gradients import ControlVariate, CustomGradient, Minibatch  # noqa: E402
 from langevin.kernels import HMC, MALA, RWM, SGLD, LeimkuhlerMatthews  # noqa: E402
 from langevin.observables import Moments  # noqa: E402
+from langevin.sampling import Plan, Result, load, plan, sample  # noqa: E402
 from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps  # noqa: E402
 from langevin.target import Target, log_sigmoid, sigmoid  # noqa: E402
+from langevin.tune import Tuned, tune  # noqa: E402
 
 if TYPE_CHECKING:
     from langevin import models, theory
@@ -53,19 +55,26 @@ __all__ = [
     "LeimkuhlerMatthews",
     "Minibatch",
     "Moments",
+    "Plan",
     "Polynomial",
     "Power",
+    "Result",
     "Target",
+    "Tuned",
     "WithReplacement",
     "WithoutReplacement",
     "adapt_step",
     "check_steps",
     "estimate",
     "laplace",
+    "load",
     "log_sigmoid",
     "models",
+    "plan",
     "quantiles",
     "run",
+    "sample",
     "sigmoid",
     "theory",
+    "tune",
 ]

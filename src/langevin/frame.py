@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from langevin.anchor import Anchor
 
@@ -60,6 +59,9 @@ def theta_of(anchor: Anchor, z: np.ndarray) -> np.ndarray:
 
 def grad_of(anchor: Anchor, grad: np.ndarray) -> np.ndarray:
     """L'^-1 grad: a gradient in z as one in theta, in float64, for shape (..., d)."""
+
+    # SciPy's linear algebra takes a third of a second to import.
+    from scipy.linalg import solve_triangular
 
     def solved(block: np.ndarray, part: np.ndarray) -> np.ndarray:
         flat = part.reshape(-1, part.shape[-1])

@@ -114,7 +114,7 @@ def numbers(ledger, chains=slice(None), state=True):
         found[f"reference {name}"] = column.reference
         if ledger.corrections is not None:
             found[f"corrections {name}"] = ledger.corrections[name][at]
-    for name in ("outer", "acceptance", "visits", "guarded"):
+    for name in ("outer", "acceptance", "visits", "far"):
         if getattr(ledger, name) is not None:
             found[name] = getattr(ledger, name)[at]
     if ledger.draws is not None:
@@ -142,6 +142,7 @@ def test_no_number_of_a_ledger_escapes_the_comparison():
         "anchor",
         "exact",
         "iid",
+        "noisy",
         "discretisation_bias",
         "whitened",
     }
@@ -154,7 +155,7 @@ def test_no_number_of_a_ledger_escapes_the_comparison():
         "chains",
         "values",
     }
-    compared |= {"corrections", "outer", "acceptance", "visits", "guarded", "draws", "carry"}
+    compared |= {"corrections", "outer", "acceptance", "visits", "far", "draws", "carry"}
     assert {f.name for f in fields(lv.Ledger)} == not_numbers | compared | {"interrupted"}
 
 

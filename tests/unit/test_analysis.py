@@ -69,7 +69,7 @@ def ledger_of(
         outer = rows(delta[:, None, None] ** 2 * grad[..., :, None] * grad[..., None, :], 1)
     made = Ledger(
         num_steps=m, row_steps=ROW, chains=np.arange(chains), names=tuple(f"theta[{k}]" for k in range(d)),
-        schedule=schedule, weight_power=weight_power, visits=np.ones((chains, len(first))), guarded=None,
+        schedule=schedule, weight_power=weight_power, visits=np.ones((chains, len(first))), far=None, noisy=True,
         sum_delta=rows(delta, 0),
         sum_delta2=rows(delta**2, 0), sum_omega=rows(omega, 0), values=values, corrections=corrections,
         outer=outer, acceptance=None, columns=columns, anchor=anchor, exact=False, iid=True,
@@ -247,7 +247,7 @@ def test_anchor_bias_is_the_first_order_of_the_exact_stationary_law():
         for delta in (1e-3, 1e-4):
             outer = delta**2 * ROW * (precision + spread)
             rows = errorbars.Rows(*(np.array([x * ROW]) for x in (delta, delta**2, delta)))
-            bias = extrapolate.anchor_bias(outer[None, None], rows, precision, kernel_bias, pool=True)
+            bias = extrapolate.anchor_bias(outer[None, None], rows, precision, kernel_bias, pool=True, independent=np.inf)
             step = np.eye(3) - delta / 2 * precision
             driven = delta * np.eye(3) + delta**2 / 4 * spread
             if not kernel_bias:
@@ -262,7 +262,8 @@ def test_anchor_bias_is_the_first_order_of_the_exact_stationary_law():
 def test_noise_inflation_is_the_sd_ratio_in_one_dimension():
     precision, delta, spread = np.array([[5.0]]), 0.04, 36.0
     rows = errorbars.Rows(*(np.array([x]) for x in (delta, delta**2, delta)))
-    bias = extrapolate.anchor_bias(np.full((1, 1, 1, 1), delta**2 * (5.0 + spread)), rows, precision, True, False)
+    outer = np.full((1, 1, 1, 1), delta**2 * (5.0 + spread))
+    bias = extrapolate.anchor_bias(outer, rows, precision, True, False, np.inf)
     np.testing.assert_allclose(bias.inflation, np.sqrt(1 + delta * spread / 4))
     np.testing.assert_allclose(bias.growth, delta * (5.0 + spread) / 4)
 

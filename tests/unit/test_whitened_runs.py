@@ -75,15 +75,15 @@ def test_the_guard_sees_all_the_data_outside_the_bulk_and_only_there():
     ledger = run(lv.WithReplacement(2), num_steps=4000, guard=200, keep=4000)
     theta = ledger.draws.theta
     far = (z_of(theta) ** 2).sum(axis=-1) > 21.1  # the chi-square tail of 1e-4 with 3 degrees of freedom starts here
-    assert 0 < far.sum() == ledger.guarded.sum()
+    assert 0 < far.sum() == ledger.far.sum()
     error = np.abs((ledger.draws.grad - full_grad(theta)) @ ANCHOR.root[0]).max(axis=-1)
     assert error[far].max() < 1e-3 < np.quantile(error[~far], 0.1)
-    assert ledger.cost == 2 * 4000 * 4 + 200 * ledger.guarded.sum()
+    assert ledger.cost == 2 * 4000 * 4 + 200 * ledger.far.sum()
 
 
 def test_the_guard_leaves_a_chain_that_stays_inside_the_same_to_the_bit():
     with_guard, without = run(lv.WithReplacement(5), guard=100, keep=400), run(lv.WithReplacement(5), keep=400)
-    inside = with_guard.guarded.sum(axis=1) == 0
+    inside = with_guard.far.sum(axis=1) == 0
     assert inside.any()
     assert_array_equal(with_guard.draws.theta[inside], without.draws.theta[inside])
 

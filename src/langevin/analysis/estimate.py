@@ -140,12 +140,15 @@ class _Setting:
             self.stuck = bool(accepted.min() < LEAST_ACCEPTANCE)
         if ledger.anchor is not None and ledger.outer is not None and not ledger.exact:
             precision: Any = ledger.curvature
+            # The slowest direction forgets at rate lambda/2.
+            relaxations = 0.5 * float(np.linalg.eigvalsh(precision)[0]) * self.rows.time
+            independent = min(relaxations, ledger.num_steps) * (len(ledger.chains) if pool else 1)
             self.noise = extrapolate.anchor_bias(
-                ledger.outer[index], self.rows, precision, ledger.discretisation_bias, pool
+                ledger.outer[index], self.rows, precision, ledger.discretisation_bias, pool, independent
             )
-            # The slowest direction forgets at rate lambda/2. Corrected values have hardly any memory.
+            # Corrected values have hardly any memory.
             if method != "corrected":
-                self.relaxations = 0.5 * float(np.linalg.eigvalsh(precision)[0]) * self.rows.time
+                self.relaxations = relaxations
 
     def estimates(self) -> dict[str, Estimate]:
         """Estimates of all observables by name."""
@@ -248,6 +251,7 @@ class _Setting:
             uncorrected=blind,
             trend=self.method != "corrected" and line is not None and not self.ledger.exact,
             inflation=None if self.noise is None else self.noise.inflation,
+            noisy=self.ledger.noisy,
             reused=self.method == "corrected" and not self.ledger.iid,
             relaxations=self.relaxations,
             stuck=self.stuck,

@@ -74,7 +74,7 @@ class AnchorBias(NamedTuple):
     """What the anchor says of the chain's noise, per group.
 
     `solution` is Y below, `inflation` the factor of gradient noise on the sd of the worst direction, `growth`
-    the relative excess of variance there from gradient and discretisation noise.
+    the relative excess of variance there from gradient and discretisation noise, as far as it is significant.
     """
 
     solution: Array
@@ -86,7 +86,9 @@ class AnchorBias(NamedTuple):
         return 0.25 * np.einsum("vij,gij->gv", hessian, self.solution)
 
 
-def anchor_bias(outer: Array, rows: Rows, precision: Array, discretisation: bool, pool: bool) -> AnchorBias:
+def anchor_bias(
+    outer: Array, rows: Rows, precision: Array, discretisation: bool, pool: bool, independent: float
+) -> AnchorBias:
     """Bias of raw averages in the Laplace model, from the measured sum of delta^2 g g'.
 
         bias = <Q, Y> / 4,    H Y + Y H = S / T,    S = sum delta^2 g g'
@@ -95,9 +97,11 @@ def anchor_bias(outer: Array, rows: Rows, precision: Array, discretisation: bool
     bias mubar = -1/8 E<g, Hess h g> per delta^2 gives -<R, S> / (8 T) = <Q, Y> / 4; the other two terms of
     mubar vanish up to the cubic part. For weights other than delta, S/T is averaged over rows with weights
     omega. Without a discretisation bias of its own (`discretisation` False) the part delta^2 H of the exact
-    gradient is left out. `inflation` is the factor by which gradient noise widens the worst direction, sqrt(1
-    + delta V / (4n)). Cost: d^3. `outer` is (chains, rows, d, d). First order in delta; for minibatches that
-    are not independent between steps an upper bound, since their noise cancels over an epoch.
+    gradient is left out, and of `growth` what the largest eigenvalue of an average over so many `independent`
+    states exceeds the truth by, 2 sqrt(d/independent) of the whole. `inflation` is the factor by which gradient
+    noise widens the worst direction, sqrt(1 + delta V / (4n)). Cost: d^3. `outer` is (chains, rows, d, d). First
+    order in delta; for minibatches that are not independent between steps an upper bound, since their noise
+    cancels over an epoch.
     """
     share = rows.omega / rows.omega.sum()
     local = np.einsum("r,crij->cij", share / rows.delta, outer)
@@ -117,7 +121,8 @@ def anchor_bias(outer: Array, rows: Rows, precision: Array, discretisation: bool
         # The covariance grows by Y/2: for phi = u_i u_j the two entries of Q give <Q, Y> / 4 = Y_ij / 2.
         return np.maximum(np.linalg.eigvalsh(root.T @ y @ root / 2.0)[..., -1], 0.0)
 
-    return AnchorBias(solution, np.sqrt(1.0 + growth(noise)), growth(solution))
+    by_chance = 0.0 if discretisation else 2.0 * np.sqrt(len(rates) / independent) * growth(lyapunov(local))
+    return AnchorBias(solution, np.sqrt(1.0 + growth(noise)), np.maximum(growth(solution) - by_chance, 0.0))
 
 
 def raw_bias(

@@ -77,6 +77,7 @@ def judge(
     uncorrected: bool,
     trend: bool,
     inflation: Array | None,
+    noisy: bool,
     reused: bool,
     relaxations: float | None,
     stuck: bool,
@@ -86,9 +87,9 @@ def judge(
     too_few_batches: fewer than 4, or batches that remember each other: shorter than 5 relaxation times where
     the anchor tells, or correlated (each value by itself, Bonferroni). bias_dominates: `beyond`.
     gradient_noise: the noise makes the sd half as large again, or `reused` minibatches make more than 2% of
-    the variance under the correction. transient: see `errorbars.transient`, and chains that are `stuck`.
-    not_gaussian: a kurtosis so high that the degrees of freedom stand at their floor of 3, where one batch
-    makes the bar.
+    the variance under the correction; where exact gradients do that, it means `not_gaussian`. transient: see
+    `errorbars.transient`, and chains that are `stuck`. not_gaussian: a kurtosis so high that the degrees of freedom
+    stand at their floor of 3, where one batch makes the bar.
     """
     chains = batches.sums.shape[1]
     # The degrees of freedom 2K/(kurt - 1) reach 3 here; below, they widen the interval as much as is needed.
@@ -100,18 +101,18 @@ def judge(
         # A bias that falls with the step correlates batches too, and has its own word.
         critical = NormalDist().inv_cdf(1.0 - NormalDist().cdf(-_MOST_CORRELATION) / means.shape[-1])
         remembered = remembered | ((errorbars.lag_one(means) > critical) & ~beyond)
-    noisy: Any = False
+    inflated: Any = False
     if inflation is not None:
-        noisy = (inflation > (_MOST_REUSED_INFLATION if reused else _MOST_INFLATION))[:, None]
+        inflated = (inflation > (_MOST_REUSED_INFLATION if reused else _MOST_INFLATION))[:, None]
     applies = {
         # Batches of one run cannot tell; `lv.sample` looks for other modes.
         "several_modes": False,
         "too_few_batches": remembered,
         "bias_dominates": beyond,
-        "gradient_noise": noisy,
+        "gradient_noise": inflated if noisy else False,
         "transient": errorbars.transient(means, batches.omega, batches.step, trend) | stuck,
         "uncorrected": uncorrected,
-        "not_gaussian": spread.kurtosis > kurtosis,
+        "not_gaussian": (spread.kurtosis > kurtosis) | (False if noisy else inflated),
     }
     conditions = [np.broadcast_to(applies[status], spread.stderr.shape) for status in STATUSES[:-1]]
     return np.select(conditions, range(len(conditions)), default=len(conditions))

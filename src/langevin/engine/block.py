@@ -101,8 +101,7 @@ def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block
             clock = block.start.plus(at + 1)
             grad, far = whitened_gradient(program, parts, theta, draw, k, at, clock, keys)
             state = move(state, grad, noise, delta)
-            if program.guard:
-                sums["guarded"] = sums["guarded"] + far
+            sums["far"] = sums["far"] + far
         else:
             grad = gradient(program, parts, theta, draw, k, at)
             state = move(state, grad, noise, delta)
@@ -216,11 +215,11 @@ def initial_carry(program: Program, parts: Parts, theta: Array, settings: Array)
         else:
             zero = Clock(jnp.uint32(0), jnp.uint32(0))
             eta = random.normals(keys["noise"], zero, 1, program.layout.size)
+            extra = {}
             if program.whitened:
                 theta = random.normals(keys["start"], zero, 1, program.layout.size)
-            state, grad, extra = parts.kernel.init(theta, eta), jnp.zeros_like(theta), {}
-            if program.guard:
-                extra["guarded"] = jnp.zeros((), theta.dtype)
+                extra["far"] = jnp.zeros((), theta.dtype)
+            state, grad = parts.kernel.init(theta, eta), jnp.zeros_like(theta)
         sums = contributions(program, parts, theta, grad, jnp.zeros((), theta.dtype), jnp.zeros((), theta.dtype))
         return Carry(state, jax.tree.map(jnp.zeros_like, {**sums, **extra}))
 

@@ -35,7 +35,9 @@ class DrawBook:
     def copy(self) -> "DrawBook":
         """An independent book with the same content."""
         new = DrawBook(self.cap)
-        new._m, new._kept = list(self._m), {name: list(chunks) for name, chunks in self._kept.items()}
+        if self._m:
+            new._m = [np.concatenate(self._m)]
+            new._kept = {name: [np.concatenate(chunks, axis=2)] for name, chunks in self._kept.items()}
         return new
 
     def stride(self, m: int) -> int:

@@ -49,19 +49,19 @@ def chain_gradient(program: Program, parts: Parts, theta: Array, page: Any, k: A
 def whitened_gradient(
     program: Program, parts: Parts, z: Array, page: Any, k: Array, at: Array, clock: Clock, keys: dict[str, Array]
 ) -> tuple[Array, Array]:
-    """Gradient estimate of one chain in the whitened coordinates z, and whether the tail guard was called.
+    """Gradient estimate of one chain in the whitened coordinates z, and whether z lies in the far tail.
 
-    The guard adds the difference to its own estimate inside the branch: a chain that stays in the bulk is the same to
-    the bit with or without it.
+    There the guard is called. It adds the difference to its own estimate inside the branch: a chain that stays in the
+    bulk is the same to the bit with or without it.
     """
-    frame, layout, inside = parts.frame, program.layout, jnp.zeros((), z.dtype)
-    theta = frame.theta(z)
+    frame, layout = parts.frame, program.layout
+    theta, far = frame.theta(z), jnp.sum(z * z) > parts.far
     base = parts.gradient.whitened_base(program.target, theta, z, frame, layout)
     if not program.num_data:
-        return base, inside
+        return base, far.astype(z.dtype)
     term = _minibatch_term(program, parts, theta, page, k, at)
     if not program.guard:
-        return base + frame.pull(term), inside
+        return base + frame.pull(term), far.astype(z.dtype)
 
     def careful() -> Array:
         if program.guard == program.num_data:
@@ -72,7 +72,6 @@ def whitened_gradient(
             batch = jax.tree.map(lambda leaf: leaf.at[rows].get(mode="promise_in_bounds"), parts.data)
         return _scaled_term(program, parts, theta, batch, program.guard) - term
 
-    far = jnp.sum(z * z) > parts.far
     term = term + lax.cond(far, careful, lambda: jnp.zeros_like(term))
     return base + frame.pull(term), far.astype(z.dtype)
 

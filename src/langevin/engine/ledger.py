@@ -39,9 +39,10 @@ class Ledger:
     """Weighted sums of a run, by chain and row. Leading axes: (*schedule settings, chains, rows).
 
     values[name] = sum omega_m (phi(theta_{m-1}) - reference), left end point, theta_0 included; corrections[name] the
-    same for -A_hat h; outer = sum delta_m^2 g g'; sum_delta, sum_delta2, sum_omega per row; visits counts data seen,
-    guarded the steps that called the tail guard. A whitened run moves in the anchor's coordinates: `outer` and the
-    columns' second derivatives are in z there. `carry` is the device state from which a run can go on.
+    same for -A_hat h; outer = sum delta_m^2 g g'; sum_delta, sum_delta2, sum_omega per row; visits counts data seen.
+    A whitened run moves in the anchor's coordinates: `outer` and the columns' second derivatives are in z there, and
+    `far` counts steps from the far tail, where the guard is called. `noisy` says whether gradients were estimated.
+    `carry` is the device state from which a run can go on.
     """
 
     num_steps: int
@@ -58,11 +59,12 @@ class Ledger:
     outer: Array | None
     acceptance: Array | None
     visits: Array
-    guarded: Array | None
+    far: Array | None
     columns: dict[str, Column]
     anchor: Anchor | None
     exact: bool
     iid: bool
+    noisy: bool
     discretisation_bias: bool
     whitened: bool
     draws: Draws | None
@@ -108,7 +110,7 @@ class Ledger:
         def part(a: Any) -> Any:
             return None if a is None else {name: a[name][at] for name in a} if isinstance(a, dict) else a[at]
 
-        names = ("values", "corrections", "outer", "acceptance", "visits", "guarded")
+        names = ("values", "corrections", "outer", "acceptance", "visits", "far")
         draws = None
         if self.draws is not None:
             draws = replace(self.draws, theta=self.draws.theta[at], grad=self.draws.grad[at])
@@ -147,7 +149,7 @@ class Ledger:
             outer=join(self.outer, other.outer),
             acceptance=join(self.acceptance, other.acceptance),
             visits=join(self.visits, other.visits),
-            guarded=join(self.guarded, other.guarded),
+            far=join(self.far, other.far),
             draws=draws,
             carry=None,
         )
@@ -165,7 +167,8 @@ class RowBook:
     def copy(self) -> "RowBook":
         """An independent book with the same content."""
         new = RowBook()
-        new.m, new._length, new._whole, new._tail = self.m, self._length, list(self._whole), self._tail
+        new.m, new._length, new._tail = self.m, self._length, self._tail
+        new._whole = [_join(self._whole)] if self._whole else []
         return new
 
     def append(self, rows: Rows, length: int) -> None:

@@ -39,7 +39,9 @@ class Progress:
             self._line = _notebook_line() if _in_notebook() else _terminal_line
         self._last, self._shown = now, True
         rate = (done - self._before) / max(now - self._start, 1e-9)
-        pace = f"{rate * self._chains:.3g} chain-steps/s  {_clock((self._total - done) / rate)} left" if rate else "started"
+        pace = "started"
+        if rate:
+            pace = f"{rate * self._chains:.3g} chain-steps/s  {_clock((self._total - done) / rate)} left"
         text = f"langevin {done / self._total:4.0%}  m = {done:,} of {self._total:,}  {pace}"
         if self._line:
             self._line(text)

@@ -67,9 +67,11 @@ def run(
     `anchor=lv.laplace(...)` adds the Poisson correction and the estimate of the bias. `keep` caps the kept draws of a
     chain. `resume` continues an earlier ledger of the same call up to `num_steps` transitions in all. `block_steps`
     caps the transitions of one dispatch; it changes no result. `layout` is "chain", "wide" or None (the faster one;
-    see `Program`). `whiten=True` moves in the anchor's coordinates z, theta = anchor + L z: steps are in units of the
-    posterior's width, and chains start at draws of the Laplace approximation, not at theta_0. There a step whose |z|^2
-    lies in the outer 1e-4 of the chi-square law sees `guard` data. Array-valued schedule parameters add leading axes to every result, with common random numbers.
+    see `Program`). Array-valued schedule parameters add leading axes to every result, with common random numbers.
+
+    `whiten=True` moves in the anchor's coordinates z, theta = anchor + L z: steps are in units of the posterior's
+    width, and chains start at draws of the Laplace approximation, not at theta_0. A step from the far tail, where |z|^2
+    is in the outer 1e-4 of the chi-square law, sees `guard` data.
 
     Cost: num_steps * n datum visits a chain. Memory does not grow with num_steps. Ctrl-C returns the partial ledger.
 
@@ -267,7 +269,7 @@ class _Running:
         """Datum visits of rows of `steps` transitions each, (rows, settings, chains)."""
         shape = next(sums for name, sums in rows.items() if name.startswith("values/")).shape[:3]
         visits = np.full(shape, float(steps * self.call.cost_per_step))
-        return visits + self.program.guard * rows["guarded"] if self.program.guard else visits
+        return visits + self.program.guard * rows["far"] if self.program.guard else visits
 
     def _check_finite(self, sent: "_Sent", rows: Rows) -> None:
         theta = np.asarray(sent.output.theta)
@@ -305,7 +307,8 @@ class _Running:
 
         def settings_first(rows: np.ndarray, chains: bool = True) -> np.ndarray:
             moved = np.moveaxis(rows, 0, 2 if chains else 1)
-            return moved.reshape(*shape, *moved.shape[1:])
+            # In one order of memory, whatever the blocks were: sums over several axes follow it to the last bit.
+            return np.ascontiguousarray(moved).reshape(*shape, *moved.shape[1:])
 
         def by_name(kind: str) -> dict[str, np.ndarray]:
             return {name: settings_first(table[f"{kind}/{name}"]) for name in self.call.columns}
@@ -326,11 +329,12 @@ class _Running:
             outer=settings_first(table["outer"]) if self.program.gradient_outer else None,
             acceptance=settings_first(table["acceptance"]) if self.program.exact else None,
             visits=settings_first(table["visits"]),
-            guarded=settings_first(table["guarded"]) if self.program.guard else None,
+            far=settings_first(table["far"]) if self.program.whitened else None,
             columns=self.call.columns,
             anchor=self.call.anchor,
             exact=self.program.exact,
             iid=self.program.subsample is None or self.program.subsample.iid,
+            noisy=self.program.custom_gradient or 0 < self.program.batch_size < self.program.num_data,
             discretisation_bias=self.call.discretisation_bias,
             whitened=self.program.whitened,
             draws=self._kept(m) if self.program.keep else None,
@@ -346,12 +350,12 @@ class _Running:
         anchor: Any = self.call.anchor
         return replace(draws, theta=theta_of(anchor, draws.theta), grad=grad_of(anchor, draws.grad))
 
-    def _left_off(self) -> "_LeftOff":
+    def _left_off(self) -> "LeftOff":
         carry = jax.tree.map(np.array, self.carry)
-        return _LeftOff(self.rows.copy(), self.draws.copy(), carry, self.call.identity)
+        return LeftOff(self.rows.copy(), self.draws.copy(), carry, self.call.identity)
 
 
-class _LeftOff(NamedTuple):
+class LeftOff(NamedTuple):
     """What a later call needs to go on: the books, the device state, and what the call must have in common."""
 
     rows: RowBook

@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import gammaincinv
 
 from langevin import random
 from langevin.anchor import Anchor
@@ -234,10 +233,17 @@ def _parts(program, source, kernel, gradient, chains, seed, anchor, theta) -> tu
         anchor=None if anchor is None else centre,
         covariance=None if anchor is None or program.whitened else jnp.asarray(anchor.covariance, jnp.float32),
         frame=Frame.of(anchor) if program.whitened else None,
-        far=jnp.float32(2.0 * gammaincinv(program.layout.size / 2, 1.0 - _TAIL)) if program.whitened else None,
+        far=_far(program.layout.size) if program.whitened else None,
         traces=tuple(jnp.asarray(trace, jnp.float32) for trace in traces if trace is not None),
     )
     return parts, columns
+
+
+def _far(dimension: int) -> jax.Array:
+    """|z|^2 beyond which a standard normal vector is in its outer 1e-4."""
+    from scipy.special import gammaincinv
+
+    return jnp.float32(2.0 * gammaincinv(dimension / 2, 1.0 - _TAIL))
 
 
 def _second_derivatives(program: Program, observable: Any, anchor: Anchor | None) -> np.ndarray | None:

@@ -1,0 +1,182 @@
+"""Coverage of the nominal 95% intervals of `lv.sample`, target by target: are the error bars to be believed?
+
+    python -m benchmarks.error_bars                        # 1000 runs a target, a few minutes on one core
+    python -m benchmarks.error_bars --runs 200 poisson     # fewer runs, some targets
+    python -m benchmarks.error_bars --page docs/error-bars.md    # writes the table into the page
+
+A run has four chains of the steps that the catalogue names. Twenty groups of runs have a set-up of their own, so that
+pilots vary too. Coverage is pooled over the posterior means and sds of all parameters. The verdict is an exact binomial
+test on runs: "below" or "above" when a true coverage inside [0.93, 0.97] is rejected at 1e-3. Width is the median
+half-width over 1.96 empirical standard deviations.
+"""
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.references import reference
+from benchmarks.sampled import runs
+from benchmarks.targets import BUILDERS, problem
+
+LOWEST, HIGHEST, LEVEL = 0.93, 0.97, 1e-3
+LEAST_OF_ONE, MOST_WIDTH, MOST_REFUSED = 0.90, 1.3, 0.02
+GROUPS = 20
+FIRST_MARK, LAST_MARK = "<!-- coverage table", "<!-- end of the table"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One target of the table."""
+
+    name: str
+    num_data: int
+    dimension: int
+    steps: int
+    batch_sizes: tuple[int, int]
+    ess: float
+    runs: int
+    means: float
+    sds: float
+    worst: float
+    width: float
+    refused: float
+    statuses: dict[str, int]
+    reference: float
+    seconds: float
+
+    @property
+    def coverage(self) -> float:
+        """Pooled over means and sds."""
+        return 0.5 * (self.means + self.sds)
+
+    @property
+    def verdict(self) -> str:
+        """What the limits say."""
+        found = [judged(self.coverage, self.runs)]
+        found += ["one parameter"] if self.worst < LEAST_OF_ONE else []
+        found += ["wide"] if self.width > MOST_WIDTH else []
+        found += ["refusals"] if stats.binom.sf(self.refused * self.runs - 1, self.runs, MOST_REFUSED) < LEVEL else []
+        found += ["reference"] if self.reference > 0.2 else []
+        return ", ".join(word for word in found if word != "inside") or "inside"
+
+
+def judged(coverage: float, count: int) -> str:
+    """Whether a binomial test on runs rejects every true coverage in the range."""
+    hits = round(coverage * count)
+    if stats.binom.cdf(hits, count, LOWEST) < LEVEL:
+        return "below"
+    return "above" if stats.binom.sf(hits - 1, count, HIGHEST) < LEVEL else "inside"
+
+
+def measure(name: str, count: int, seed: int) -> Row:
+    """Runs one target of the catalogue."""
+    began = time.monotonic()
+    one, truth = problem(name), reference(name)
+    groups = min(GROUPS, count)
+    found = [
+        result
+        for group in range(groups)
+        for result in runs(
+            one.target, one.data, one.theta_0, steps=one.steps, count=count // groups, seed=1000 * seed + group
+        )
+    ]
+    true = np.stack([truth.mean, truth.sd])
+    values, lower, upper = (
+        np.array([part(result) for result in found])
+        for part in (
+            lambda r: [r.mean.value, r.sd.value],
+            lambda r: [r.mean.interval()[0], r.sd.interval()[0]],
+            lambda r: [r.mean.interval()[1], r.sd.interval()[1]],
+        )
+    )
+    # A refused interval misses: whatever is withheld must not count as covered.
+    covered = ((lower <= true) & (true <= upper)).mean(axis=0)
+    half = np.nanmedian(0.5 * (upper - lower), axis=0)
+    statuses = [result.status for result in found]
+    plan = found[0].plan
+    sizes = [result.session.batch_size for result in found]
+    errors = np.stack([truth.mean_stderr, truth.sd_stderr])
+    return Row(
+        name=name,
+        num_data=plan.rules.num_data,
+        dimension=plan.rules.dimension,
+        steps=one.steps,
+        batch_sizes=(min(sizes), max(sizes)),
+        ess=float(np.median([result.plan.pilot.ess for result in found])),
+        runs=len(found),
+        means=float(covered[0].mean()),
+        sds=float(covered[1].mean()),
+        worst=float(covered.min()),
+        width=float(np.median(half / (1.96 * values.std(axis=0, ddof=1)))),
+        refused=float(np.mean([status != "ok" for status in statuses])),
+        statuses={word: statuses.count(word) for word in sorted(set(statuses)) if word != "ok"},
+        reference=float(np.max(errors / half)),
+        seconds=time.monotonic() - began,
+    )
+
+
+HEAD = ("target", "N", "d", "steps", "n", "ESS", "means", "sds", "pooled", "least", "width", "not ok", "verdict")
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row of the table as text."""
+    low, high = row.batch_sizes
+    return (
+        row.name,
+        f"{row.num_data:,}",
+        str(row.dimension),
+        f"{row.steps:,}",
+        str(low) if low == high else f"{low}-{high}",
+        f"{row.ess:.2f}",
+        f"{row.means:.3f}",
+        f"{row.sds:.3f}",
+        f"{row.coverage:.3f}",
+        f"{row.worst:.3f}",
+        f"{row.width:.2f}",
+        f"{row.refused:.1%}",
+        row.verdict,
+    )
+
+
+def main(arguments: list[str]) -> None:
+    """Prints the table, row by row."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("targets", nargs="*", help="names of the catalogue; all if none is given")
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--page", type=Path, help="write the table between the marks of this page")
+    given = parser.parse_args(arguments)
+    print(aligned(HEAD), flush=True)
+    rows = []
+    for name in given.targets if given.targets else BUILDERS:
+        rows.append(measure(name, given.runs, given.seed))
+        row = rows[-1]
+        note = f"{row.statuses if row.statuses else ''} reference {row.reference:.2f} {row.seconds:.0f} s"
+        print(f"{aligned(cells(row))}  {note}", flush=True)
+    if given.page is not None:
+        write_page(given.page, rows)
+
+
+def aligned(words: tuple[str, ...]) -> str:
+    """A line of the printed table."""
+    return "  ".join([words[0].ljust(17), *(word.rjust(6) for word in words[1:-1]), words[-1]])
+
+
+def write_page(page: Path, rows: list[Row]) -> None:
+    """Replaces what stands between the page's marks by the table in Markdown."""
+    text = page.read_text()
+    head, rest = text.split(FIRST_MARK, 1)
+    mark, rest = rest.split("\n", 1)
+    tail = rest[rest.index(LAST_MARK) :]
+    lines = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD)]
+    lines += [f"| {' | '.join(cells(row))} |" for row in rows]
+    page.write_text(f"{head}{FIRST_MARK}{mark}\n\n" + "\n".join(lines) + f"\n\n{tail}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,33 @@
+"""Many runs of `lv.sample` at once: the same plan, parts and chains, batched; one run is four neighbouring chains."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import langevin as lv
+from langevin.data.source import as_source
+from langevin.sampling.budget import Budget
+from langevin.sampling.plan import made
+from langevin.sampling.session import Session
+
+CHAINS = 4
+
+
+def runs(target: lv.Target, data: Any, theta_0: Any, *, steps: int, count: int, seed: int) -> Iterator[lv.Result]:
+    """`count` runs of `steps` steps a chain that share the set-up of this seed.
+
+    Run r holds chains 4r ... 4r + 3, and is bit for bit what lv.sample(..., chains=[4r, ... 4r + 3], seed=seed) gives
+    after as many steps.
+    """
+    source = None if data is None else as_source(data)
+    plan = made(target, source, theta_0, Budget(passes=1.0), np.arange(CHAINS), seed)
+    size = plan.rules.batch_size(float(steps * CHAINS))
+    plan = replace(plan, batch_size=size, num_steps=steps)
+    wide = replace(plan, chains=np.arange(CHAINS * count))
+    session = Session(target, source, wide, size).to(steps, progress=False)
+    ledger: Any = session.ledger
+    for run in range(count):
+        part = ledger.select(slice(CHAINS * run, CHAINS * (run + 1)))
+        yield lv.Result(replace(session, plan=replace(plan, chains=part.chains), ledger=part, stopped="passes"))

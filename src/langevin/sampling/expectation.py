@@ -1,0 +1,110 @@
+"""Expectations after the run: any function of theta, from kept draws and the gradients kept with them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from langevin.analysis.estimate import Estimate, estimate
+from langevin.analysis.regime import worse
+from langevin.data.source import as_source
+from langevin.engine.ledger import Column, Ledger
+from langevin.frame import sigma_times
+from langevin.observables import Function
+from langevin.target import Layout
+
+PyTree = Any
+Array = Any
+# Numbers that one evaluation of phi at all draws may hold, and draws that are evaluated as one vector operation.
+_MOST_FLOATS, _LANES = 2**24, 64
+
+
+def expectation(ledger: Ledger, phi: Callable[..., Any], data: PyTree = None) -> Estimate:
+    """The expectation of phi(theta) with its error bar; with data, of phi(theta, datum) for every datum.
+
+    A kept draw stands for the steps of its stride: it is one row of a ledger of its own, which goes through the same
+    analysis. Cost: about three evaluations of phi a draw.
+    """
+    if not callable(phi):
+        raise ValueError(f"phi must be a function of theta, got {phi!r}. Try phi=lambda theta: jnp.exp(theta[0]).")
+    if data is None:
+        return _of_rows(ledger, phi, None)
+    source = as_source(data)
+    draws: Any = ledger.draws
+    rows = max(1, _MOST_FLOATS // draws.theta[..., 0].size)
+    parts = [_of_rows(ledger, phi, source.rows(at, at + rows)) for at in range(0, source.num_data, rows)]
+    per_value = ("value", "stderr", "df", "bias", "sigma2", "kurtosis", "statuses")
+    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in per_value}
+    laplace = None if parts[0].laplace is None else np.concatenate([part.laplace for part in parts])
+    return replace(parts[0], **joined, laplace=laplace)
+
+
+def quieter(corrected: Estimate, raw: Estimate) -> Estimate:
+    """The corrected values, or the raw ones where the correction would widen the bar."""
+    better = ~(corrected.stderr > raw.stderr)
+    chosen: dict[str, Any] = {
+        name: np.where(better, getattr(corrected, name), getattr(raw, name))
+        for name in ("value", "stderr", "df", "bias", "sigma2", "kurtosis")
+    }
+    return replace(
+        corrected, **chosen, statuses=np.where(better, corrected.statuses, worse(raw.statuses, "uncorrected"))
+    )
+
+
+def _of_rows(ledger: Ledger, phi: Callable[..., Any], arrays: PyTree) -> Estimate:
+    anchor, draws = ledger.anchor, ledger.draws
+    if draws is None or anchor is None:
+        raise ValueError("expectation needs kept draws and an anchor, and this run has none. Use lv.sample.")
+    shape = _observable(phi, arrays).shape(anchor.layout)
+    chains, count, d = draws.theta.shape
+    # tr(Sigma Q) takes d directions; without a dense Hessian there are too many, and the model is rough anyway.
+    root = anchor.root[0].T if anchor.dense else None
+    s = sigma_times(anchor, draws.grad)
+    single = [np.asarray(part, np.float32) for part in (anchor.theta, draws.theta.reshape(-1, d), s.reshape(-1, d))]
+    found = _evaluate(phi, anchor.layout, arrays, None if root is None else root.astype(np.float32), *single)
+    reference, trace, value, correction = (np.asarray(part, np.float64) for part in found)
+    weight = draws.weight[:, None]
+    rows = replace(
+        ledger,
+        sum_delta=draws.weight,
+        sum_delta2=draws.weight * ledger.schedule.delta(draws.m),
+        sum_omega=draws.weight,
+        values={"phi": value.reshape(chains, count, -1) * weight},
+        corrections={"phi": correction.reshape(chains, count, -1) * weight},
+        outer=None,
+        columns={"phi": Column(shape, reference, None, trace if anchor.dense else None, None)},
+        draws=None,
+    )
+    found = quieter(estimate(rows, "corrected")["phi"], estimate(rows, "raw")["phi"])
+    # No draw differs from another: a rare event that never came has no error bar, and certainly not zero.
+    same = (found.stderr == 0.0) & (found.statuses == "uncorrected")
+    return replace(
+        found, stderr=np.where(same, np.nan, found.stderr), statuses=worse(found.statuses, "too_few_batches", same)
+    )
+
+
+def _observable(phi: Callable[..., Any], arrays: PyTree) -> Function:
+    return Function(phi if arrays is None else lambda theta: jax.vmap(phi, (None, 0))(theta, arrays), "phi")
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _evaluate(
+    phi: Callable[..., Any], layout: Layout, arrays: PyTree, root: Array, anchor: Array, theta: Array, s: Array
+) -> tuple[Array, Array, Array, Array]:
+    """phi at the anchor, its trace tr(Sigma Q), and at every draw its centred value and correction."""
+    function = _observable(phi, arrays)
+    reference = function.reference(layout, anchor)
+    trace = jnp.zeros_like(reference) if root is None else function.trace_along(layout, anchor, root)
+
+    def one(at: tuple[Array, Array]) -> tuple[Array, Array]:
+        theta, s = at
+        value = function.value(layout, theta, reference)
+        if root is None:
+            return value, jnp.zeros_like(value)
+        return value, function.correction(layout, theta, s, anchor, trace)
+
+    return reference, trace, *jax.lax.map(one, (theta, s), batch_size=_LANES)

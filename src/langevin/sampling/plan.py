@@ -1,0 +1,148 @@
+"""`lv.plan`: what `lv.sample` would run, and what error to expect, before the budget is spent."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from langevin.anchor import Anchor, laplace
+from langevin.data.source import DataSource, as_source
+from langevin.engine.checks import read_chains, require, whole_number
+from langevin.pilot import Pilot, pilot
+from langevin.sampling.budget import Budget
+from langevin.sampling.rules import Rules
+from langevin.sampling.troubles import Trouble, before
+from langevin.survey import Survey, survey
+from langevin.target import Target
+
+PyTree = Any
+# Neighbouring corrected values at a whitened step near 1 are correlated by about a quarter: variance x 5/3.
+_MEMORY = 5.0 / 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The choices of `lv.sample` and the measurements behind them; print it to read it.
+
+    `batch_size` is N where every step sees all the data, 0 without data; `num_steps` a chain, None where the clock or
+    the precision decides. `expected_mean_error` and `expected_sd_error` are predicted standard errors, in posterior
+    sds, of the flat parameters. Costs in datum visits.
+    """
+
+    anchor: Anchor
+    pilot: Pilot
+    survey: Survey
+    rules: Rules
+    budget: Budget
+    batch_size: int
+    num_steps: int | None
+    chains: np.ndarray
+    seed: int
+    setup_cost: int
+    setup_seconds: float
+
+    @property
+    def num_data(self) -> int:
+        """N, or 1 for a target without data, where one pass is one gradient."""
+        return max(self.rules.num_data, 1)
+
+    @property
+    def recorded(self) -> float:
+        """Steps that all chains will record together; one thousand a chain where nothing else is known."""
+        return float((self.rules.least_steps if self.num_steps is None else self.num_steps) * len(self.chains))
+
+    @property
+    def delta_0(self) -> float:
+        """First whitened step."""
+        return self.rules.delta_0(self.recorded, self.batch_size)
+
+    @cached_property
+    def troubles(self) -> tuple[Trouble, ...]:
+        """What stands against a trustworthy answer already, each with its status and a remedy."""
+        return before(self.anchor, self.pilot, self.survey, self.rules, self.num_steps)
+
+    @property
+    def expected_mean_error(self) -> np.ndarray:
+        """Predicted standard errors of the means over the posterior sds."""
+        return self._expected(self.pilot.spread[0], 1.0)
+
+    @property
+    def expected_sd_error(self) -> np.ndarray:
+        """Predicted standard errors of the sds over the sds; that of a variance is twice as large."""
+        return 0.5 * self._expected(self.pilot.spread[1], 2.0)
+
+    def _expected(self, spread: np.ndarray, curvature: float) -> np.ndarray:
+        # The minibatch noise enters u + s once, and u^2 + u s with E u^2 = 1.
+        noise = 4.0 * self.rules.inflation(1.0, self.batch_size) / curvature
+        return np.sqrt(_MEMORY * (spread + noise) / self.recorded)
+
+    def __str__(self) -> str:
+        from langevin.sampling.words import describe_plan
+
+        return describe_plan(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"Plan(n={self.batch_size}, num_steps={self.num_steps}, chains={len(self.chains)}, {self.budget.words()})"
+        )
+
+
+def plan(
+    target: Target,
+    data: PyTree,
+    theta_0: PyTree,
+    *,
+    passes: float | None = None,
+    time_limit: float | None = None,
+    precision: float | None = None,
+    chains: int | Sequence[int] = 4,
+    seed: int = 0,
+) -> Plan:
+    """What `lv.sample` would run with these arguments, and what error to expect; samples nothing.
+
+    Finds the anchor, measures the pilot's numbers at Laplace draws and looks for other modes. Cost: `setup_cost`.
+
+    Example:
+        >>> import langevin as lv
+        >>> model = lv.models.Logistic.simulate(seed=1)
+        >>> plan = lv.plan(model.target, model.data, model.theta_0, passes=20)
+        >>> plan.rules.order
+        'cv2'
+    """
+    require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
+    budget = Budget(passes, time_limit, precision).checked()
+    source = None if data is None else as_source(data)
+    return made(target, source, theta_0, budget, read_chains(chains), whole_number("seed", seed, 0, 2**64 - 1))
+
+
+def made(
+    target: Target, source: DataSource | None, theta_0: PyTree, budget: Budget, chains: np.ndarray, seed: int
+) -> Plan:
+    """The plan for checked arguments."""
+    began = monotonic()
+    anchor = laplace(target, source, theta_0, seed=seed)
+    measured = pilot(target, source, anchor, seed)
+    modes = survey(target, source, anchor, seed)
+    num_data = 0 if source is None else source.num_data
+    rules = Rules.of(anchor, measured, num_data)
+    steps: int | None = None
+    size = rules.batch_size(float(rules.least_steps * len(chains)))
+    if budget.passes is not None:
+        size, recorded = rules.fit(budget.passes * max(num_data, 1))
+        steps = max(int(recorded / len(chains)), 1)
+    return Plan(
+        anchor=anchor,
+        pilot=measured,
+        survey=modes,
+        rules=rules,
+        budget=budget,
+        batch_size=size,
+        num_steps=steps,
+        chains=chains,
+        seed=seed,
+        setup_cost=anchor.cost + measured.cost + modes.cost,
+        setup_seconds=monotonic() - began,
+    )

@@ -1,0 +1,216 @@
+"""`Result`: what `lv.sample` returns. Every number has an error bar and a status, and the Laplace value beside it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from langevin.analysis.estimate import Estimate, estimate
+from langevin.analysis.quantiles import quantiles
+from langevin.analysis.regime import worse, worst
+from langevin.engine.draws import Draws
+from langevin.engine.ledger import Ledger
+from langevin.sampling.budget import Budget
+from langevin.sampling.expectation import expectation, quieter
+from langevin.sampling.plan import Plan
+from langevin.sampling.session import Session
+from langevin.sampling.troubles import Trouble, after
+
+PyTree = Any
+
+
+class Summary(dict[str, Any]):
+    """Columns of the summary by name, arrays over the flat parameters; `to_frame()` where pandas is installed."""
+
+    def to_frame(self) -> Any:
+        """A pandas data frame, one row a parameter."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_frame() needs pandas, which is not installed: pip install pandas") from error
+        return pandas.DataFrame({name: column for name, column in self.items() if name != "name"}, index=self["name"])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """Posterior expectations from one run of `lv.sample`; print it for a table, `explain()` it for the reasons."""
+
+    session: Session
+
+    @property
+    def plan(self) -> Plan:
+        """The choices made before the run and what they rest on."""
+        return self.session.plan
+
+    @property
+    def ledger(self) -> Ledger:
+        """The books: weighted sums by chain and row."""
+        assert self.session.ledger is not None
+        return self.session.ledger
+
+    @property
+    def draws(self) -> Draws:
+        """Kept draws: `theta` and `grad` (chains, draws, d), each draw with the `weight` of the steps it stands for.
+
+        Weights fall with the step size: averages over draws must be weighted.
+        """
+        assert self.ledger.draws is not None
+        return self.ledger.draws
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the flat parameters, from the paths in theta's pytree."""
+        return self.ledger.names
+
+    @property
+    def passes(self) -> float:
+        """Sampling cost in passes, the guard's data included."""
+        return self.ledger.cost / self.plan.num_data
+
+    @property
+    def setup_passes(self) -> float:
+        """Cost of the anchor, the pilot and the survey of modes, in passes."""
+        return self.plan.setup_cost / self.plan.num_data
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock of set-up and sampling, compilation included."""
+        return self.plan.setup_seconds + self.session.seconds
+
+    @property
+    def partial(self) -> bool:
+        """Whether the run was interrupted before its budget was spent."""
+        return self.session.stopped == "interrupted"
+
+    @cached_property
+    def troubles(self) -> tuple[Trouble, ...]:
+        """What stands against trusting the numbers, each with its status and a remedy; empty for a clean run."""
+        known = tuple(trouble for trouble in self.plan.troubles if trouble.status != "too_few_batches")
+        return known + after(self.ledger, self.plan.rules, self.session.batch_size, self.session.outside)
+
+    @cached_property
+    def _estimates(self) -> dict[str, Estimate]:
+        corrected, raw = estimate(self.ledger, "corrected"), self.raw
+        return {name: self._judged(quieter(corrected[name], raw[name])) for name in corrected}
+
+    @cached_property
+    def raw(self) -> dict[str, Estimate]:
+        """The plain step-weighted averages, without the Poisson correction."""
+        return estimate(self.ledger, "raw")
+
+    def _judged(self, one: Estimate) -> Estimate:
+        """The estimate with the statuses of the run's troubles; without a bar where no interval can be given."""
+        for trouble in self.troubles:
+            one = replace(one, statuses=worse(one.statuses, trouble.status))
+        if any(trouble.refused for trouble in self.troubles):
+            one = replace(one, stderr=np.full_like(one.stderr, np.nan))
+        return one
+
+    @property
+    def mean(self) -> Estimate:
+        """Posterior means of the flat parameters."""
+        return self._estimates["theta.mean"]
+
+    @property
+    def sd(self) -> Estimate:
+        """Posterior standard deviations of the flat parameters."""
+        return self._estimates["theta.sd"]
+
+    @property
+    def covariance(self) -> Estimate:
+        """Posterior covariance matrix (d, d); kept up to 32 parameters."""
+        if "theta.covariance" not in self._estimates:
+            raise ValueError(
+                f"covariance is kept for at most 32 parameters, and there are {len(self.names)}. "
+                f"Ask for those you need: result.expectation(lambda theta: ...)."
+            )
+        return self._estimates["theta.covariance"]
+
+    @property
+    def status(self) -> str:
+        """The worst status of all means and sds: 'ok', or what to worry about first."""
+        return worse(np.asarray(self.mean.status), self.sd.status).item()
+
+    def quantiles(self, probabilities: ArrayLike = (0.025, 0.5, 0.975)) -> Estimate:
+        """Posterior quantiles (probabilities, d) from the weighted draws; indicators have no correction."""
+        return self._judged(quantiles(self.ledger, probabilities))
+
+    def expectation(self, phi: Callable[..., Any], data: PyTree = None) -> Estimate:
+        """Posterior expectation of phi(theta), any JAX function with values in an array, with its own error bar.
+
+        With `data`, phi(theta, datum) is averaged for every datum of new data: predictive expectations, datum first.
+        Computed from the kept draws and corrected with their gradients; a phi that is flat at the mode, such as an
+        indicator, has status `uncorrected`.
+        """
+        return self._judged(expectation(self.ledger, phi, data))
+
+    def summary(self, level: float = 0.95) -> Summary:
+        """Columns over the flat parameters.
+
+        mean and sd with their standard errors; `lower` and `upper` end the interval that holds the posterior mean at
+        this level, `sd_lower` and `sd_upper` that of the sd (for the posterior's own interval see `quantiles`); the
+        Laplace and the raw values beside them; the status of each parameter.
+        """
+        mean, sd = self.mean, self.sd
+        (lower, upper), (sd_lower, sd_upper) = mean.interval(level), sd.interval(level)
+        return Summary(
+            name=np.array(self.names),
+            mean=mean.value,
+            mean_stderr=mean.stderr,
+            sd=sd.value,
+            sd_stderr=sd.stderr,
+            lower=lower,
+            upper=upper,
+            sd_lower=sd_lower,
+            sd_upper=sd_upper,
+            laplace_mean=self.plan.anchor.theta,
+            laplace_sd=self.plan.anchor.sd,
+            raw_mean=self.raw["theta.mean"].value,
+            raw_sd=self.raw["theta.sd"].value,
+            status=worst(mean.statuses, sd.statuses),
+        )
+
+    def extend(
+        self,
+        *,
+        passes: float | None = None,
+        time_limit: float | None = None,
+        precision: float | None = None,
+        progress: bool | None = None,
+    ) -> "Result":
+        """A new Result of the same run, gone on for more passes or seconds, or to a precision.
+
+        The batch size may grow at the border, so that the noise stays below the shrinking bars: an extended run is
+        then not bit for bit the single longer one, but carries the same guarantees.
+        """
+        budget = Budget(passes, time_limit, precision).checked()
+        if self.session.target is None:
+            raise ValueError("extend needs the target and the data: lv.load(path, target, data) before extending.")
+        if budget.passes is not None:
+            budget = replace(budget, passes=budget.passes + self.passes)
+        return Result(self.session.spend(budget, monotonic(), progress))
+
+    def save(self, path: str | Path) -> None:
+        """Writes the run to a directory: arrays (.npz) and JSON, no code. `lv.load(path)` reads it back."""
+        from langevin.sampling.store import save
+
+        save(self.session, Path(path))
+
+    def explain(self) -> str:
+        """In plain words: what was run, why, and how far to trust it."""
+        from langevin.sampling.words import explain
+
+        return explain(self)
+
+    def __str__(self) -> str:
+        from langevin.sampling.words import table
+
+        return table(self)
+
+    def __repr__(self) -> str:
+        return f"Result({len(self.names)} parameters, {self.passes:.3g} passes [{self.status}])"

@@ -1,0 +1,135 @@
+"""The rules behind `lv.sample`: step, batch size and number of steps from what the pilot measured.
+
+Units are whitened: theta = anchor + L z, the posterior nearly N(0, I). kappa is the spread of the per-datum curvature,
+V the variance of a one-datum gradient, S the steps that all chains will record.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from langevin.anchor import Anchor
+from langevin.pilot import Pilot
+from langevin.schedules import Power
+
+# The steps delta_0 (1 + m/1000)^(-1/5) fall slowly enough to keep mixing, and do fall: the average is consistent.
+_HORIZON, _ALPHA = 1000.0, 0.2
+# Near-Gaussian: an importance ESS fraction of at least this for each dimension.
+NEAR_GAUSSIAN = 0.98
+# Gradient noise may inflate the variance by half a percent at 4000 recorded steps, and less as the bars shrink.
+_INFLATION, _AT_STEPS = 0.005, 4000
+# A minibatch larger than this share of the data is better replaced by all of them; so are those of few data.
+_LARGEST_SHARE, _FEW_DATA = 1 / 3, 50
+# A step that leaves the bulk sees this many times as many data.
+GUARD_FACTOR = 100
+# Steps that each chain should record, and when the posterior is not near-Gaussian.
+LEAST_STEPS, LEAST_STEPS_SKEWED = 300, 1000
+# Without a dense Hessian the minibatch size hardly matters at fixed cost; this one fills the vector lanes.
+_LARGE_BATCH = 100
+
+Order = Literal["exact", "plain", "cv1", "cv2"]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the pilot says about steps and batches of one posterior; num_data = 0 for a target without data."""
+
+    num_data: int
+    dimension: int
+    order: Order
+    near_gaussian: bool
+    curvature_spread: float
+    noise: float
+
+    @classmethod
+    def of(cls, anchor: Anchor, pilot: Pilot, num_data: int) -> "Rules":
+        """Second-order control variates where there is a dense Hessian, else the quieter of the first two orders."""
+        dimension = anchor.layout.size
+        near = pilot.ess > 0.0 and pilot.ess ** (1.0 / dimension) >= NEAR_GAUSSIAN
+        if not num_data:
+            return cls(0, dimension, "exact", near, 0.0, 0.0)
+        order: Order = "cv2" if anchor.dense else "cv1" if pilot.noise["cv1"] < pilot.noise["plain"] else "plain"
+        spread = 0.0 if pilot.curvature_spread is None else pilot.curvature_spread
+        return cls(num_data, dimension, order, near, spread, pilot.noise[order])
+
+    @property
+    def least_steps(self) -> int:
+        """Steps that a chain should record."""
+        return LEAST_STEPS if self.near_gaussian else LEAST_STEPS_SKEWED
+
+    @property
+    def step_limit(self) -> float:
+        """Largest whitened step: 1 near a Gaussian, where Leimkuhler-Matthews is exact, else a half."""
+        return 1.0 if self.near_gaussian else 0.5
+
+    def delta_0(self, recorded: float, batch_size: int) -> float:
+        """First step of the schedule.
+
+        With second-order control variates the batch size takes care of the noise. Else the noise stays, and
+        (delta V/(4n))^2 + 4/(delta S), the relative MSE of a variance, is least at delta = (32 n^2/(V^2 S))^(1/3).
+        """
+        if self.order in ("exact", "cv2") or batch_size == self.num_data:
+            return self.step_limit
+        best = (32.0 * batch_size**2 / (self.noise**2 * max(recorded, 1.0))) ** (1.0 / 3.0)
+        return min(self.step_limit, best)
+
+    def schedule(self, delta_0: float) -> Power:
+        """delta_m = delta_0 (1 + m/1000)^(-1/5)."""
+        return Power(delta_0 * _HORIZON**_ALPHA, m_0=_HORIZON, alpha=_ALPHA)
+
+    def inflation(self, delta: float, batch_size: int) -> float:
+        """Relative excess delta V/(4n) of the posterior variance that the gradient noise leaves in the chain."""
+        return 0.0 if batch_size == self.num_data else delta * self.noise / (4.0 * batch_size)
+
+    def batch_size(self, recorded: float) -> int:
+        """Smallest n for S recorded steps: stable in the tail, and noise below the shrinking bars.
+
+        n >= kappa/(8/(3 delta) - 1),    n >= delta V/(4 tol),    tol = 0.005 min(1, sqrt(4000/S))
+
+        With a fixed n a fixed inflation would overtake the bars. All the data (N) when n > N/3 or N <= 50.
+        """
+        N, delta = self.num_data, self.step_limit
+        if not N or N <= _FEW_DATA:
+            return N
+        if self.order != "cv2":
+            return min(_LARGE_BATCH, max(1, int(N * _LARGEST_SHARE)))
+        tolerance = _INFLATION * min(1.0, np.sqrt(_AT_STEPS / max(recorded, 1.0)))
+        least = max(self.curvature_spread / (8.0 / (3.0 * delta) - 1.0), delta * self.noise / (4.0 * tolerance), 1.0)
+        size = _rounded_up(least)
+        return N if size > N * _LARGEST_SHARE else size
+
+    def most_recorded(self, batch_size: int) -> float:
+        """Steps for which n data a step are enough: `batch_size` turned around."""
+        if self.order != "cv2" or batch_size >= self.num_data or self.noise <= 0.0:
+            return np.inf
+        allowed = 4.0 * batch_size * _INFLATION / (self.step_limit * self.noise)
+        return _AT_STEPS * allowed**2
+
+    def guard(self, batch_size: int) -> int:
+        """Data of a step that has left the bulk; none is needed where every step sees all of them."""
+        return 0 if batch_size >= self.num_data else min(GUARD_FACTOR * batch_size, self.num_data)
+
+    def step_cost(self, batch_size: int) -> float:
+        """Datum visits a step is expected to cost; the guard is called once in 10^4 steps of a Gaussian."""
+        return (batch_size if self.num_data else 1) + 1e-4 * self.guard(batch_size)
+
+    def fit(self, visits: float) -> tuple[int, float]:
+        """The fixed point (n, S) of n = batch_size(S) and S = visits/n: both depend on each other.
+
+        `batch_size` grows with S, which falls with n, so the first n that is large enough for its own S is the one.
+        """
+        if not self.num_data:
+            return 0, visits
+        n = self.batch_size(0.0)
+        while n < self.num_data and self.batch_size(visits / self.step_cost(n)) > n:
+            n = _rounded_up(n + 1)
+            if n > self.num_data * _LARGEST_SHARE:
+                n = self.num_data
+        return n, visits / self.step_cost(n)
+
+
+def _rounded_up(size: float) -> int:
+    """The next of 1, 2, ... 8, 10, 12, 14, 16, 20, ...: few sizes, so that compiled code is often found again."""
+    octave = 2.0 ** max(np.floor(np.log2(max(size, 1.0))) - 2.0, 0.0)
+    return int(np.ceil(size / octave) * octave)

@@ -1,0 +1,198 @@
+"""Plans and results in words: the printed table, the plan, and the explanation."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from langevin.analysis.estimate import plus_minus
+from langevin.sampling.rules import GUARD_FACTOR, Rules
+from langevin.sampling.troubles import reach
+
+if TYPE_CHECKING:
+    from langevin.sampling.plan import Plan
+    from langevin.sampling.result import Result
+
+# A printed table shows at most this many parameters.
+_MOST_ROWS = 40
+
+_GRADIENTS = {
+    "exact": "exact gradients",
+    "plain": "plain minibatch gradients",
+    "cv1": "first-order control variates",
+    "cv2": "second-order control variates",
+}
+
+
+def table(result: "Result") -> str:
+    """The summary as aligned text, the cost, and one line of verdict for each trouble."""
+    summary = result.summary()
+    rows = [("", "mean", "sd", "Laplace mean", "sd", "status")]
+    for k, name in enumerate(result.names[:_MOST_ROWS]):
+        digits = _digits(float(summary["sd"][k]))
+        rows.append(
+            (
+                name,
+                plus_minus(summary["mean"][k], summary["mean_stderr"][k]),
+                plus_minus(summary["sd"][k], summary["sd_stderr"][k]),
+                f"{summary['laplace_mean'][k]:.{digits}f}",
+                f"{summary['laplace_sd'][k]:.{digits}f}",
+                str(summary["status"][k]),
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
+    if len(result.names) > _MOST_ROWS:
+        lines.append(f"... and {len(result.names) - _MOST_ROWS} more parameters: see result.summary()")
+    return "\n".join([*lines, "", _cost(result), *_verdict(result)])
+
+
+def _aligned(row: tuple[str, ...], widths: list[int]) -> list[str]:
+    last = len(row) - 1
+    return [
+        text.ljust(width) if column in (0, last) else text.rjust(width)
+        for column, (text, width) in enumerate(zip(row, widths, strict=True))
+    ]
+
+
+def _digits(sd: float) -> int:
+    """Decimals that show three digits of the sd."""
+    return int(np.clip(2 - np.floor(np.log10(sd)), 0, 8)) if np.isfinite(sd) and sd > 0 else 4
+
+
+def _cost(result: "Result") -> str:
+    chains, steps = len(result.plan.chains), result.session.steps
+    return (
+        f"+- is one standard error. {result.passes:.3g} {_unit(result.plan.rules)} of sampling "
+        f"({_many(chains, 'chain')} x {steps:,} steps), {result.setup_passes:.3g} of set-up, {result.seconds:.2g} s."
+    )
+
+
+def _unit(rules: Rules) -> str:
+    return "passes" if rules.num_data else "gradients"
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _verdict(result: "Result") -> list[str]:
+    lines = []
+    if result.partial:
+        lines.append("Interrupted before the budget was spent: these are the results so far.")
+    if result.session.stopped == "precision out of reach":
+        lines.append(f"The precision of {result.plan.budget.precision} was not reached: {_why_not(result)}")
+    refused = any(trouble.refused for trouble in result.troubles)
+    if result.status == "ok":
+        return [*lines, "Status ok: nothing speaks against these error bars."]
+    head = "Do NOT trust these numbers; no interval is given" if refused else "Read with care"
+    said = [f"- {trouble.status}: {trouble.text}" for trouble in result.troubles]
+    named = {trouble.status for trouble in result.troubles}
+    found = {*result.mean.statuses.tolist(), *result.sd.statuses.tolist()} - named - {"ok"}
+    said += [f"- {status}: {MEANINGS[status]}" for status in sorted(found)]
+    return [*lines, f"{head}:", *said]
+
+
+def _why_not(result: "Result") -> str:
+    return "the status says why." if result.status != "ok" else "more steps would not shrink the bars."
+
+
+MEANINGS = {
+    "several_modes": "the posterior has several modes, and the chains describe one.",
+    "too_few_batches": "the run is too short for its error bars, or its batches remember each other. Extend it.",
+    "bias_dominates": "the estimated bias is larger than the standard error. More passes, or smaller steps.",
+    "gradient_noise": "the minibatch noise widens the chain too much. Larger minibatches or a better anchor.",
+    "transient": "the first batch differs from the others: the chains had not settled. Extend the run.",
+    "uncorrected": "no correction applies: these values keep the bias of the chain, which is not known.",
+    "not_gaussian": "a few batches make up the error bar: rare excursions rule it. Extend the run.",
+}
+
+
+def describe_plan(plan: "Plan") -> str:
+    """The plan as a few lines."""
+    rules, unit = plan.rules, _unit(plan.rules)
+    steps = "as many steps as fit" if plan.num_steps is None else f"{plan.num_steps:,} steps"
+    lines = [
+        f"Plan for {_many(rules.dimension, 'parameter')} and {_data(rules)}, budget {plan.budget.words(unit)}:",
+        f"  {_many(len(plan.chains), 'chain')} x {steps}, {_batch(plan.batch_size, rules)}, {_GRADIENTS[rules.order]}",
+        f"  whitened steps {plan.delta_0:.3g} (1 + m/1000)^(-1/5), Leimkuhler-Matthews, Poisson-corrected averages",
+        f"  set-up took {plan.setup_cost / plan.num_data:.3g} {unit} and {plan.setup_seconds:.2g} s",
+        f"  expect standard errors of {_range(plan.expected_mean_error)} posterior sds for means, "
+        f"{_range(plan.expected_sd_error)} for sds" + ("" if plan.num_steps else f" after {rules.least_steps} steps"),
+    ]
+    return "\n".join([*lines, *(f"  ! {trouble.status}: {trouble.text}" for trouble in plan.troubles)])
+
+
+def _range(errors: np.ndarray) -> str:
+    # A Gaussian posterior has corrected values without any noise: what is left is rounding.
+    low, high = (f"{max(float(error), 1e-6):.2g}" for error in (errors.min(), errors.max()))
+    return low if low == high else f"{low} to {high}"
+
+
+def explain(result: "Result") -> str:
+    """What was run, why, and how far to trust it, in plain words."""
+    plan, rules, pilot = result.plan, result.plan.rules, result.plan.pilot
+    n = result.session.batch_size
+    parts = [
+        f"The posterior has {_many(rules.dimension, 'parameter')} and {_data(rules)}. Its mode was found first, at a "
+        f"cost of {plan.anchor.cost / plan.num_data:.3g} {_unit(rules)}; the curvature there ({_whitening(plan)}) "
+        f"makes a Gaussian approximation, and its sds are the unit of length. Importance sampling from it would keep "
+        f"{pilot.ess:.0%} of the draws effective, so the posterior counts as "
+        + ("near-Gaussian." if rules.near_gaussian else "not near-Gaussian, and steps are halved."),
+        _searched(plan),
+        f"{_many(len(plan.chains), 'chain')} made {result.session.steps:,} Leimkuhler-Matthews steps each, from draws "
+        f"of the Gaussian approximation, with {_batch(n, rules)} and {_GRADIENTS[rules.order]}. " + _why_batch(result),
+        f"Averages were corrected with the Poisson solution of the Gaussian model: {_gain(result)}. Bars come from "
+        f"{int(result.mean.num_batches)} batches of equal time.",
+        "\n".join(_verdict(result)),
+    ]
+    return "\n\n".join(parts)
+
+
+def _searched(plan: "Plan") -> str:
+    survey = plan.survey
+    if not survey.num_starts:
+        return "No search for other modes was made: theta is too long for it."
+    found = (
+        f"{survey.elsewhere} climbed to another mode."
+        if survey.elsewhere
+        else "none climbed to another mode. A mode farther away, or behind a narrow valley, could still be missed."
+    )
+    return f"From {survey.num_starts} starts spread {reach(survey)} posterior sds about the mode, {found}"
+
+
+def _data(rules: Rules) -> str:
+    return f"N = {rules.num_data:,} data" if rules.num_data else "no data to subsample"
+
+
+def _batch(size: int, rules: Rules) -> str:
+    if not rules.num_data:
+        return "one gradient a step"
+    return "all the data in every step" if size == rules.num_data else f"n = {size} data a step"
+
+
+def _whitening(plan: "Plan") -> str:
+    if plan.anchor.dense:
+        return "the full Hessian"
+    return "a diagonal" if all(b.ndim == 1 for b in plan.anchor.root) else "blocks of the Hessian"
+
+
+def _why_batch(result: "Result") -> str:
+    rules, n = result.plan.rules, result.session.batch_size
+    if rules.order != "cv2" or n >= rules.num_data:
+        return ""
+    share = float(result.ledger.far.sum()) if result.ledger.far is not None else 0.0
+    return (
+        f"That n keeps the steps stable in the tails (curvature spread {rules.curvature_spread:.3g}) and the excess "
+        f"variance from minibatch noise (one-datum variance {rules.noise:.2g}) below {rules.inflation(1.0, n):.1%}. "
+        f"In the far tail a step sees {GUARD_FACTOR} times as many data; that happened {share:.0f} times."
+    )
+
+
+def _gain(result: "Result") -> str:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = float(np.median(result.raw["theta.mean"].stderr / result.mean.stderr))
+    if not np.isfinite(ratio):
+        return "its gain cannot be told here"
+    if ratio < 1.5:
+        return "it gains little here"
+    return f"without it the means' standard errors would be {ratio:.2g} times as large"

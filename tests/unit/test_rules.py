@@ -1,0 +1,73 @@
+"""The rules behind `lv.sample` against their formulas, and the fixed point of batch size and number of steps."""
+
+import numpy as np
+import pytest
+
+from langevin.sampling.rules import Rules, _rounded_up
+
+
+def rules(**changes):
+    known = {
+        "num_data": 1000,
+        "dimension": 3,
+        "order": "cv2",
+        "near_gaussian": True,
+        "curvature_spread": 4.0,
+        "noise": 0.1,
+    }
+    return Rules(**(known | changes))
+
+
+def test_sizes_are_rounded_up_to_eight_an_octave():
+    sizes = sorted({_rounded_up(size) for size in np.linspace(1, 64, 5000)})
+    assert sizes == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64]
+    assert all(_rounded_up(size) >= size for size in np.linspace(1, 1e4, 777))
+
+
+@pytest.mark.parametrize(
+    ("steps", "noise", "kappa", "near"), [(4000, 0.1, 0.0, True), (1e6, 0.1, 4.0, True), (4e4, 0.5, 9.0, False)]
+)
+def test_batch_size_is_the_larger_of_stability_and_noise(steps, noise, kappa, near):
+    delta = 1.0 if near else 0.5
+    tolerance = 0.005 * min(1.0, np.sqrt(4000 / steps))
+    least = max(kappa / (8 / (3 * delta) - 1), delta * noise / (4 * tolerance), 1.0)
+    found = rules(noise=noise, curvature_spread=kappa, near_gaussian=near).batch_size(steps)
+    assert least <= found <= np.ceil(1.25 * least)
+
+
+def test_few_data_or_a_large_share_of_them_means_all_of_them():
+    assert rules(num_data=50).batch_size(1000) == 50
+    assert rules(num_data=1000, noise=100.0).batch_size(1000) == 1000
+    assert rules(num_data=0, order="exact").batch_size(1000) == 0
+    assert rules(num_data=1000).guard(1000) == 0
+    assert rules(num_data=1000).guard(5) == 500
+    assert rules(num_data=1000).guard(50) == 1000
+
+
+@pytest.mark.parametrize("visits", [1e2, 1e4, 1e6, 1e9])
+@pytest.mark.parametrize("noise", [0.01, 0.3, 3.0])
+@pytest.mark.parametrize("num_data", [200, 10**6])
+def test_batch_size_and_number_of_steps_agree_with_each_other(visits, noise, num_data):
+    one = rules(num_data=num_data, noise=noise)
+    n, recorded = one.fit(visits)
+    assert recorded * one.step_cost(n) == pytest.approx(visits)
+    assert one.batch_size(recorded) <= n
+    smaller = [size for size in range(1, n) if _rounded_up(size) == size]
+    # No smaller size would do, except that all the data stand for every size beyond a third of them.
+    enough = [s for s in smaller if one.batch_size(visits / one.step_cost(s)) <= s]
+    assert not enough or (n == num_data and min(enough) > num_data / 3)
+
+
+def test_the_longest_run_of_a_batch_size_turns_the_noise_rule_around():
+    one = rules(noise=0.3, curvature_spread=0.0)
+    most = one.most_recorded(24)
+    assert one.batch_size(0.999 * most) <= 24 < one.batch_size(1.01 * most)
+
+
+def test_without_second_order_the_step_balances_noise_and_fluctuations():
+    one = rules(num_data=10**5, order="plain", noise=1e5)
+    delta, n, steps = one.delta_0(1e4, 100), 100, 1e4
+    mse = [(d * 1e5 / (4 * n)) ** 2 + 4 / (d * steps) for d in (0.9 * delta, delta, 1.1 * delta)]
+    assert mse[1] < min(mse[0], mse[2])
+    # tau = delta N / n = (32/P)^(1/3) at P passes
+    assert delta * 1e5 / n == pytest.approx((32 / (steps * n / 1e5)) ** (1 / 3))

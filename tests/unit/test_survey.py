@@ -1,0 +1,108 @@
+"""The survey on targets whose modes are known. One seed each: a half-space beyond b sds is missed with probability
+prod over the pairs of P(|normal| < b / spread), below 1e-6 for b = 5, so the examples make no statistical claim."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import langevin as lv
+from langevin.data.source import as_source
+from langevin.survey import survey
+
+
+def two_modes(dimension, log_odds=0.0):
+    centre = np.zeros(dimension)
+    centre[0] = 5.0
+
+    def log_prior(theta):
+        return jnp.logaddexp(-0.5 * jnp.sum((theta - centre) ** 2), log_odds - 0.5 * jnp.sum((theta + centre) ** 2))
+
+    target = lv.Target(log_prior)
+    return target, lv.laplace(target, None, centre)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 10])
+def test_the_other_of_two_modes_is_found(dimension):
+    target, anchor = two_modes(dimension)
+    found = survey(target, None, anchor, 0)
+    assert found.elsewhere > 0
+    assert_allclose(found.modes, -anchor.theta[None], atol=1e-4)
+
+
+def test_a_second_mode_without_mass_does_not_count():
+    assert survey(*_with_odds(-10.0), 0).elsewhere > 0
+    without = survey(*_with_odds(-20.0), 0)
+    assert without.elsewhere == 0 and without.lost > 0 and without.modes.shape == (0, 2)
+
+
+def _with_odds(log_odds):
+    target, anchor = two_modes(2, log_odds)
+    return target, None, anchor
+
+
+def test_everything_flows_back_on_a_gaussian():
+    target = lv.Target(lambda theta: -0.5 * jnp.sum((theta - 3.0) ** 2))
+    found = survey(target, None, lv.laplace(target, None, np.zeros(4)), 1)
+    assert (found.num_starts, found.elsewhere, found.lost) == (12, 0, 0)
+    assert found.spread == (20.0, 40.0, 80.0)
+    # One evaluation at the anchor; a start and its Newton step each.
+    assert found.cost == 1 + 12 * 2
+
+
+def test_everything_flows_back_on_a_concave_posterior_with_data():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1000, 3)).astype(np.float32)
+    y = (rng.random(1000) < 1 / (1 + np.exp(-x[:, 0]))).astype(np.float32)
+
+    def log_likelihood(theta, datum):
+        return lv.log_sigmoid((2 * datum["y"] - 1) * jnp.dot(datum["x"], theta))
+
+    target = lv.Target(lambda theta: -0.005 * jnp.sum(theta**2), log_likelihood)
+    source = as_source({"x": x, "y": y})
+    found = survey(target, source, lv.laplace(target, source, np.zeros(3)), 0)
+    assert (found.elsewhere, found.lost) == (0, 0)
+    assert_allclose(found.spread, np.sqrt(1000 / 115) * np.array([20.0, 40.0, 80.0]))
+    assert 0 < found.cost < 40 * 1000
+
+
+def test_labels_that_can_be_swapped_are_seen():
+    rng = np.random.default_rng(0)
+    source = as_source((np.where(rng.random(500) < 0.5, -1.5, 1.5) + rng.normal(size=500)).astype(np.float32))
+
+    def log_likelihood(theta, y):
+        return jnp.logaddexp(-0.5 * (y - theta[0]) ** 2, -0.5 * (y - theta[1]) ** 2)
+
+    target = lv.Target(lambda theta: -0.005 * jnp.sum(theta**2), log_likelihood)
+    found = survey(target, source, lv.laplace(target, source, np.array([-1.5, 1.5])), 0)
+    assert found.elsewhere > 0
+    assert np.all(found.modes[:, 0] > found.modes[:, 1])
+
+
+def test_starts_beyond_the_support_are_pulled_in():
+    target = lv.Target(lambda theta: jnp.sum(3.0 * jnp.log(theta) - theta))
+    found = survey(target, None, lv.laplace(target, None, np.ones(2)), 0)
+    assert (found.elsewhere, found.lost) == (0, 0)
+
+
+def test_without_a_dense_anchor_nothing_is_surveyed():
+    target, anchor = two_modes(2)
+    bare = dataclasses.replace(anchor, root=(np.ones(2),), covariance=None, precision=None)
+    assert survey(target, None, bare, 0).num_starts == 0
+
+
+def test_a_second_survey_compiles_nothing():
+    traced = []
+
+    def log_prior(theta):
+        traced.append(1)
+        return -0.5 * jnp.sum((theta - 1.0) ** 2)
+
+    target = lv.Target(log_prior)
+    anchor = lv.laplace(target, None, np.zeros(3))
+    survey(target, None, anchor, 0)
+    first = len(traced)
+    survey(target, None, anchor, 1)
+    assert len(traced) == first
