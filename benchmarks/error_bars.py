@@ -47,6 +47,7 @@ class Row:
     refused: float
     statuses: dict[str, int]
     reference: float
+    hard: bool
     seconds: float
 
     @property
@@ -56,7 +57,9 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """What the limits say."""
+        """What the limits say; a hard posterior should be flagged."""
+        if self.hard:
+            return "flagged" if self.refused > 0.9 else "not flagged"
         found = [judged(self.coverage, self.runs)]
         found += ["one parameter"] if self.worst < LEAST_OF_ONE else []
         found += ["wide"] if self.width > MOST_WIDTH else []
@@ -116,6 +119,7 @@ def measure(name: str, count: int, seed: int) -> Row:
         refused=float(np.mean([status != "ok" for status in statuses])),
         statuses={word: statuses.count(word) for word in sorted(set(statuses)) if word != "ok"},
         reference=float(np.max(errors / half)),
+        hard=one.hard,
         seconds=time.monotonic() - began,
     )
 

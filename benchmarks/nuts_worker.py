@@ -107,7 +107,8 @@ def solve(num_data: int, seed: int, chains: int, effective: float, most_seconds:
     advance = compiled(draw, keys[1], thetas, signed, parameters)
     compile_seconds += monotonic() - began
 
-    seconds, gradients, rounds, found = 0.0, 0, [], np.zeros(DIMENSION)
+    seconds, gradients, found = 0.0, 0, np.zeros(DIMENSION)
+    rounds: list[np.ndarray] = []
     while found.min() < effective and seconds < most_seconds:
         began = monotonic()
         key = jax.random.fold_in(keys[1], len(rounds))

@@ -5,7 +5,7 @@ as it is drawn, so that a run and its reference see the same numbers. `reference
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -29,13 +29,17 @@ PyTree = Any
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A posterior and what a run on it needs; `steps`: recorded steps a chain at which its intervals should cover."""
+    """A posterior and what a run on it needs; `steps`: recorded steps a chain at which its intervals should cover.
+
+    A `hard` one is beyond the method, and should be flagged rather than answered.
+    """
 
     target: lv.Target
     data: PyTree
     theta_0: PyTree
     steps: int
     note: str
+    hard: bool = False
 
     @property
     def num_data(self) -> int:
@@ -262,4 +266,5 @@ def hierarchical() -> Problem:
 
 @_listed
 def hierarchical_weak() -> Problem:
-    return _hierarchical(0.5, 0.5, 1.5, seed=30, note="36 groups, tau = 0.5 half their errors: a long left tail")
+    one = _hierarchical(0.5, 0.5, 1.5, seed=30, note="36 groups, tau = 0.5 half their errors: a long left tail")
+    return replace(one, hard=True)

@@ -13,7 +13,7 @@ from jax import lax
 from langevin.anchor import Anchor
 from langevin.data.source import DataSource
 from langevin.frame import Frame
-from langevin.precision import isolated
+from langevin.precision import COMPILED_QUICKLY, isolated
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -38,8 +38,7 @@ class Pilot:
     `noise`: n = 1 variance of the gradient estimates "plain", "cv1" and (dense) "cv2", that of the parameter with the
     largest, over its Laplace variance. `spread`: (2, d), variance over the posterior of the Poisson-corrected u_j and
     u_j^2 with exact gradients, in units of sd_j^2 and sd_j^4: S independent steps give a standard error of
-    sqrt(spread/S) sds. `outside`: share of the draws beyond the support. `cost`: datum
-    visits.
+    sqrt(spread/S) sds. `outside`: share of the draws beyond the support. `cost`: datum visits.
     """
 
     ess: float
@@ -92,7 +91,7 @@ def _num_rows(d: int, dense: bool) -> int:
     return int(np.clip(1_000_000 // d, 8, 100))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=COMPILED_QUICKLY)
 def _measure(
     target: Target, layout: Layout, dense: bool, frame: Frame, batches: PyTree, num_data: Any, half: Any
 ) -> tuple[Any, Any, Any, dict[str, Any]]:
@@ -185,7 +184,9 @@ def _weighed(log_weights: np.ndarray, row_noise: np.ndarray) -> dict[str, Any]:
         return {"ess": 0.0, "khat": np.inf, "log_weight_variance": np.inf, "outside": float(np.mean(~inside))}
     centred = log_weights - log_weights[inside].mean()
     variance = float(np.var(centred[inside], ddof=1))
-    kept = max(1.0 - float(row_noise[inside].mean()) / max(variance, 1e-300), 0.0)
+    by_rows = float(row_noise[inside].mean()) / max(variance, 1e-300)
+    # Where subsampling makes most of the spread, nothing is known of the rest: then none of it is taken off.
+    kept = 1.0 - by_rows if by_rows < 0.5 else 1.0
     weights = np.zeros(log_weights.size)
     weights[inside] = np.exp(np.sqrt(kept) * (centred[inside] - centred[inside].max()))
     ess = float(weights.sum() ** 2 / np.sum(weights**2) / weights.size)
@@ -232,4 +233,5 @@ def _scattered(noise: dict[str, np.ndarray], sd: np.ndarray, dense: bool) -> dic
 def _variance(moments: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
     count, total, squares = (part.sum(axis=0) for part in moments)
     count = max(float(count), 2.0)
-    return np.maximum(squares - total**2 / count, 0.0) / (count - 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # far beyond anything that could be answered
+        return np.maximum(squares - total**2 / count, 0.0) / (count - 1.0)

@@ -32,6 +32,11 @@ class Clock(NamedTuple):
         """The clock of a Python integer."""
         return cls(np.uint32(m & 0xFFFFFFFF), np.uint32(m >> 32))
 
+    def scaled(self, factor: int) -> "Clock":
+        """The clock of factor * m: room for `factor` counters of a step."""
+        size = jnp.uint32(factor)
+        return Clock(self.low * size, lax.mulhi(self.low, size) + self.high * size)
+
     def plus(self, steps: Array) -> "Clock":
         """The clock some steps later."""
         low = self.low + steps.astype(jnp.uint32)
@@ -63,9 +68,7 @@ def pairs(key, first: Clock, num_steps: int, per_step: int) -> tuple[Array, Arra
 
     Pages stay flat: XLA turns one long axis into a vector loop, and a short inner axis into a scalar one (2x to 6x).
     """
-    size = jnp.uint32(per_step)
-    base = Clock(first.low * size, lax.mulhi(first.low, size) + first.high * size)
-    counter = base.plus(jnp.arange(num_steps * per_step, dtype=jnp.uint32))
+    counter = first.scaled(per_step).plus(jnp.arange(num_steps * per_step, dtype=jnp.uint32))
     lanes = (slice(None),) + (None,) * key[0].ndim
     return threefry((key[0], key[1]), (counter.low[lanes], counter.high[lanes]))
 

@@ -12,7 +12,7 @@ from jax import lax
 from langevin.anchor import Anchor
 from langevin.data.source import DataSource
 from langevin.frame import Frame
-from langevin.precision import isolated
+from langevin.precision import COMPILED_QUICKLY, isolated
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -102,7 +102,7 @@ def _log_density(target: Target, layout: Layout, frame: Frame, batch: PyTree, po
     return value + jnp.sum(jax.vmap(target.log_likelihood, (None, 0))(theta, batch))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
 def _climb(
     target: Target, layout: Layout, frame: Frame, batch: PyTree, power: Any, starts: Any
 ) -> tuple[Any, Any, Any]:
@@ -194,7 +194,7 @@ def _to_border(step: Any, direction: Any, radius: Any) -> Any:
     return (-b + jnp.sqrt(jnp.maximum(b**2 - a * c, 0.0))) / a
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
 def _log_mass(target: Target, layout: Layout, frame: Frame, batch: PyTree, power: Any, y: Any) -> Any:
     """Laplace approximation to the log mass of a mode, up to a constant; -inf where the curvature is not positive."""
     log_density = partial(_log_density, target, layout, frame, batch, power)

@@ -247,7 +247,7 @@ def test_anchor_bias_is_the_first_order_of_the_exact_stationary_law():
         for delta in (1e-3, 1e-4):
             outer = delta**2 * ROW * (precision + spread)
             rows = errorbars.Rows(*(np.array([x * ROW]) for x in (delta, delta**2, delta)))
-            bias = extrapolate.anchor_bias(outer[None, None], rows, precision, kernel_bias, pool=True, independent=np.inf)
+            bias = extrapolate.anchor_bias(outer[None, None], rows, precision, kernel_bias, True, np.inf)
             step = np.eye(3) - delta / 2 * precision
             driven = delta * np.eye(3) + delta**2 / 4 * spread
             if not kernel_bias:

@@ -39,9 +39,8 @@ def test_few_data_or_a_large_share_of_them_means_all_of_them():
     assert rules(num_data=50).batch_size(1000) == 50
     assert rules(num_data=1000, noise=100.0).batch_size(1000) == 1000
     assert rules(num_data=0, order="exact").batch_size(1000) == 0
-    assert rules(num_data=1000).guard(1000) == 0
-    assert rules(num_data=1000).guard(5) == 500
-    assert rules(num_data=1000).guard(50) == 1000
+    assert rules(num_data=1000).guard(1000) == 1
+    assert rules(num_data=1000).guard(5) == 100
 
 
 @pytest.mark.parametrize("visits", [1e2, 1e4, 1e6, 1e9])

@@ -163,7 +163,7 @@ def test_the_time_limit_is_kept(result):
     found = lv.sample(*POSTERIOR, time_limit=1.0)
     # Everything but the block for a grown batch size is compiled already; that takes a few seconds on a busy machine.
     assert found.session.stopped == "time_limit" and time.monotonic() - began < 15.0
-    assert found.session.steps > 300
+    assert found.session.steps >= 64
 
 
 def test_the_first_limit_reached_ends_the_run(result):

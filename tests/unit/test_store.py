@@ -141,7 +141,7 @@ def test_plain_containers_come_back(theta):
     assert unpack_layout(json.loads(json.dumps(pack_layout(layout))), None) == layout
 
 
-def test_odd_numbers_orders_of_memory_and_sharing_come_back():
+def test_odd_numbers_and_sharing_come_back():
     turned = np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1)
     parts = {"a": np.float32(0.1), "b": [float("inf"), -0.0, float("nan")], "c": (turned, turned), "d": turned[:, :1]}
     packer = Packer()
@@ -151,7 +151,6 @@ def test_odd_numbers_orders_of_memory_and_sharing_come_back():
     assert repr(again["b"]) == repr(parts["b"])
     assert_same(again["c"], parts["c"])
     assert again["c"][0] is again["c"][1]
-    assert again["c"][0].strides == turned.strides
     assert_same(again["d"], parts["d"])
     with pytest.raises(TypeError, match="no saved form is known for p, object"):
         packer.plain(object(), "p")

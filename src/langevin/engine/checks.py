@@ -9,7 +9,7 @@ import numpy as np
 
 from langevin.anchor import Anchor
 from langevin.data.source import DataSource
-from langevin.data.subsample import Subsample
+from langevin.data.subsample import Subsample, WithReplacement
 from langevin.gradients import CustomGradient, DatumGradient, WhitenedGradient
 from langevin.target import Layout, Target
 
@@ -82,14 +82,14 @@ def read_chains(chains: int | Sequence[int]) -> np.ndarray:
 
 
 def checked_guard(
-    guard: int, whiten: bool, anchor: Anchor | None, gradient: Any, kernel: Any, source: DataSource | None
+    guard: int, whiten: bool, anchor: Anchor | None, gradient: Any, kernel: Any, subsample: Subsample | None
 ) -> int:
-    """The guard's number of data, at most all of them; raises where a run cannot be whitened or guarded."""
-    guard = whole_number("guard", guard, 0, try_this=1000)
+    """The guard's number of minibatches, one where it has none; raises where a run cannot be whitened or guarded."""
+    guard = whole_number("guard", guard, 1, try_this=100)
     require(isinstance(whiten, bool), "whiten", whiten, "True or False", "True")
     if not whiten:
-        require(guard == 0, "guard", guard, "0 without whiten=True: the bulk is known in whitened coordinates", "0")
-        return 0
+        require(guard == 1, "guard", guard, "1 without whiten=True: the bulk is known in whitened coordinates", "1")
+        return 1
     if anchor is None:
         raise ValueError("whiten=True needs an anchor, got None. Pass anchor=lv.laplace(target, data, theta_0).")
     if not isinstance(gradient, WhitenedGradient) or hasattr(kernel, "target_acceptance"):
@@ -97,7 +97,7 @@ def checked_guard(
             f"whiten=True works with lv.Minibatch() or lv.ControlVariate(anchor) and a kernel without accept-reject, "
             f"got {gradient!r} and {kernel!r}."
         )
-    return 0 if source is None else min(guard, source.num_data)
+    return guard if isinstance(subsample, WithReplacement) else 1
 
 
 def checked_subsample(

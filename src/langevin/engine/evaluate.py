@@ -51,28 +51,30 @@ def whitened_gradient(
 ) -> tuple[Array, Array]:
     """Gradient estimate of one chain in the whitened coordinates z, and whether z lies in the far tail.
 
-    There the guard is called. It adds the difference to its own estimate inside the branch: a chain that stays in the
-    bulk is the same to the bit with or without it.
+    There the guard is called: `program.guard` minibatches in place of one. They go through the same code, round by
+    round, so that it is compiled once; a chain that stays in the bulk is the same to the bit with or without a guard.
     """
     frame, layout = parts.frame, program.layout
     theta, far = frame.theta(z), jnp.sum(z * z) > parts.far
     base = parts.gradient.whitened_base(program.target, theta, z, frame, layout)
     if not program.num_data:
         return base, far.astype(z.dtype)
-    term = _minibatch_term(program, parts, theta, page, k, at)
-    if not program.guard:
+    if program.guard == 1:
+        term = _minibatch_term(program, parts, theta, page, k, at)
         return base + frame.pull(term), far.astype(z.dtype)
+    first_rows = program.subsample.rows(page, k, program.page, program.num_data)
 
-    def careful() -> Array:
-        if program.guard == program.num_data:
-            batch = parts.data
-        else:
-            words = random.pairs(keys["guard"], clock, 1, program.guard)
-            rows = random.bounded(*words, program.num_data)
-            batch = jax.tree.map(lambda leaf: leaf.at[rows].get(mode="promise_in_bounds"), parts.data)
-        return _scaled_term(program, parts, theta, batch, program.guard) - term
+    def guard_rows(round: Array) -> Array:
+        words = random.pairs(keys["guard"], clock.scaled(program.guard).plus(round), 1, program.batch_size)
+        return random.bounded(*words, program.num_data)
 
-    term = term + lax.cond(far, careful, lambda: jnp.zeros_like(term))
+    def add(round: Array, total: Array) -> Array:
+        rows = lax.cond(round == 0, lambda: first_rows, lambda: guard_rows(round))
+        batch = jax.tree.map(lambda leaf: leaf.at[rows].get(mode="promise_in_bounds"), parts.data)
+        return total + _scaled_term(program, parts, theta, batch)
+
+    rounds = jnp.where(far, program.guard, 1)
+    term = lax.fori_loop(0, rounds, add, jnp.zeros_like(z)) / rounds.astype(z.dtype)
     return base + frame.pull(term), far.astype(z.dtype)
 
 
@@ -82,15 +84,16 @@ def _minibatch_term(program: Program, parts: Parts, theta: Array, page: Any, k: 
         batch = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, at * n, n), page)
     else:
         batch = program.subsample.batch(parts.data, page, k, program.page, program.num_data)
-    return _scaled_term(program, parts, theta, batch, program.batch_size)
+    return _scaled_term(program, parts, theta, batch)
 
 
-def _scaled_term(program: Program, parts: Parts, theta: Array, batch: PyTree, size: int) -> Array:
+def _scaled_term(program: Program, parts: Parts, theta: Array, batch: PyTree) -> Array:
     def log_likelihood(t: PyTree) -> Array:
         return jnp.sum(jax.vmap(program.target.log_likelihood, (None, 0))(t, batch))
 
     layout = program.layout
-    return (program.num_data / size) * layout.ravel(parts.gradient.term(log_likelihood, layout.unravel(theta)))
+    term = layout.ravel(parts.gradient.term(log_likelihood, layout.unravel(theta)))
+    return (program.num_data / program.batch_size) * term
 
 
 def wide_gradient(program: Program, parts: Parts, theta: Array, page: Array, k: Array, at: Array) -> Array:

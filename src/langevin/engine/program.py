@@ -26,7 +26,7 @@ class Program:
     `layout_kind` is "wide" (chains are vector lanes, observations are summed in turn) or "chain" (chains one after the
     other, observations are vector lanes). The two add up a minibatch in different orders, so a trajectory is a function
     of (seed, chain, layout_kind), bit for bit, but never of how many chains or steps run together. `whitened` runs move
-    in the anchor's coordinates z; where z leaves the bulk, a step sees `guard` data.
+    in the anchor's coordinates z; where z leaves the bulk, a step sees `guard` minibatches in place of one.
     """
 
     target: Target

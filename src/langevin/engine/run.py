@@ -55,7 +55,7 @@ def run(
     keep: int = 0,
     layout: str | None = None,
     whiten: bool = False,
-    guard: int = 0,
+    guard: int = 1,
     progress: bool | None = None,
     resume: Ledger | None = None,
     block_steps: int | None = None,
@@ -71,7 +71,7 @@ def run(
 
     `whiten=True` moves in the anchor's coordinates z, theta = anchor + L z: steps are in units of the posterior's
     width, and chains start at draws of the Laplace approximation, not at theta_0. A step from the far tail, where |z|^2
-    is in the outer 1e-4 of the chi-square law, sees `guard` data.
+    is in the outer 1e-4 of the chi-square law, sees `guard` minibatches (of `WithReplacement`) in place of one.
 
     Cost: num_steps * n datum visits a chain. Memory does not grow with num_steps. Ctrl-C returns the partial ledger.
 
@@ -269,7 +269,8 @@ class _Running:
         """Datum visits of rows of `steps` transitions each, (rows, settings, chains)."""
         shape = next(sums for name, sums in rows.items() if name.startswith("values/")).shape[:3]
         visits = np.full(shape, float(steps * self.call.cost_per_step))
-        return visits + self.program.guard * rows["far"] if self.program.guard else visits
+        extra = (self.program.guard - 1) * self.program.batch_size
+        return visits + extra * rows["far"] if extra else visits
 
     def _check_finite(self, sent: "_Sent", rows: Rows) -> None:
         theta = np.asarray(sent.output.theta)

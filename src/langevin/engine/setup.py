@@ -100,7 +100,7 @@ def prepare(
     source = None if data is None else as_source(data)
     target.check(theta_0, None if source is None else source.arrays)
     subsample = checked_subsample(subsample, gradient, kernel, source)
-    guard = checked_guard(guard, whiten, anchor, gradient, kernel, source)
+    guard = checked_guard(guard, whiten, anchor, gradient, kernel, subsample)
     for used in (anchor, getattr(gradient, "anchor", None)):
         if used is not None and used.layout != shape:
             raise ValueError(
@@ -167,7 +167,7 @@ def _program(
         capacity //= 2
     host_gather = kind == "chain" and subsample is not None and subsample.gathers and source.bytes > FROM_BYTES
     # The guard picks its rows inside the compiled loop.
-    host_gather = host_gather and not guard
+    host_gather = host_gather and guard == 1
     if host_gather:
         gathered = batch_size * num_chains * source.bytes // num_data
         while capacity > 16 and capacity * gathered > BUFFER_BYTES:
@@ -253,7 +253,7 @@ def _second_derivatives(program: Program, observable: Any, anchor: Anchor | None
     hessian = observable.hessian(anchor)
     if not program.whitened:
         return hessian
-    return np.einsum("ai,vab,bj->vij", anchor.root[0], hessian, anchor.root[0], optimize=True)
+    return np.ascontiguousarray(anchor.root[0].T @ hessian @ anchor.root[0])
 
 
 @jax.tree_util.register_dataclass

@@ -187,7 +187,7 @@ class _Pace:
             # What is left, with the size that a run of that length asks for.
             size = max(size, self._size(session.steps + int(room / (chains * rules.step_cost(size)))))
         # One call of the guard may cost more than a row: keep room for it until the end is near.
-        steps = int((room - rules.guard(size)) / (chains * rules.step_cost(size)))
+        steps = int((room - rules.guard(size) * size) / (chains * rules.step_cost(size)))
         if steps < device_row_steps(max(session.steps, 1)):
             steps = int(room / (chains * max(size, 1)))
         return session.steps + max(steps, 0)

@@ -8,18 +8,14 @@ import numpy as np
 from langevin.anchor import Anchor
 from langevin.engine.program import BASE_ROW
 from langevin.pilot import Pilot
-from langevin.sampling.rules import Rules
+from langevin.sampling.rules import LEAST_ESS, Rules
 from langevin.survey import Survey
 
 if TYPE_CHECKING:
     from langevin.engine.ledger import Ledger
 
-# Below this importance ESS fraction of the Laplace draws no interval is given. Funnels have .01. Skewed posteriors that are
-# answered well have .6 to .9, and from 200 draws less than .05 in one set-up of 200. The Pareto index of the weights is
-# no help: from so few draws it exceeds 1 in 3% of the set-ups of good targets, and in a third of a Cauchy's.
-LEAST_ESS = 0.05
-# A Gaussian is in the far tail in 1e-4 of the steps, rare-event logistic posteriors in up to .3%, a Student t of 5 degrees
-# of freedom in 1%, a Cauchy law in 20%. Visits last a few steps, so a handful of steps proves nothing.
+# A Gaussian is in the far tail in 1e-4 of the steps, rare-event logistic posteriors in up to .3%, a Student t of 5
+# degrees of freedom in 1%, a Cauchy law in 20%. Visits last a few steps, so a handful of steps proves nothing.
 _MOST_FAR, _FEW_VISITS = 5e-3, 20
 # First-order gradients leave their noise in the chain: at most this much of the variance goes without a word.
 _MOST_INFLATION = 0.01

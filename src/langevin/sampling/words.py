@@ -83,13 +83,18 @@ def _verdict(result: "Result") -> list[str]:
         lines.append(f"The precision of {result.plan.budget.precision} was not reached: {_why_not(result)}")
     refused = any(trouble.refused for trouble in result.troubles)
     if result.status == "ok":
-        return [*lines, "Status ok: nothing speaks against these error bars."]
+        return [*lines, f"Status ok: nothing speaks against these error bars{_modes_seen(result)}."]
     head = "Do NOT trust these numbers; no interval is given" if refused else "Read with care"
     said = [f"- {trouble.status}: {trouble.text}" for trouble in result.troubles]
     named = {trouble.status for trouble in result.troubles}
     found = {*result.mean.statuses.tolist(), *result.sd.statuses.tolist()} - named - {"ok"}
     said += [f"- {status}: {MEANINGS[status]}" for status in sorted(found)]
     return [*lines, f"{head}:", *said]
+
+
+def _modes_seen(result: "Result") -> str:
+    starts = result.plan.survey.num_starts
+    return f" (one mode found from {starts} starts)" if starts else ""
 
 
 def _why_not(result: "Result") -> str:
