@@ -5,32 +5,21 @@ from pathlib import Path
 
 import langevin as lv  # first, so that it may set its flags before JAX starts
 
-# isort: split
-import numpy as np
-
 PASSES = 100
 
 
-def fit(model: lv.models.Logistic) -> dict[str, dict[str, lv.Estimate]]:
-    """Three estimates from 4 chains and the same number of datum visits; the last one is the recommended kind."""
-    anchor = lv.laplace(model.target, model.data, np.zeros(model.dimension, np.float32))
-    common = dict(anchor=anchor, chains=4, seed=1)
+def fit(model: lv.models.Logistic) -> tuple[lv.Result, dict[str, dict[str, lv.Estimate]]]:
+    """`lv.sample`, and beside it the paper's SGLD from as many datum visits, raw and corrected."""
+    result = lv.sample(model.target, model.data, model.theta_0, passes=PASSES, seed=1)
     sgld = lv.run(
-        model.target, model.data, anchor.mode, kernel=lv.SGLD(), gradient=lv.Minibatch(),
+        model.target, model.data, result.plan.anchor.mode, kernel=lv.SGLD(), gradient=lv.Minibatch(),
         subsample=lv.WithoutReplacement(30), schedule=lv.Polynomial(a=5.89e7, b=7.90e8, alpha=1 / 3),
-        num_steps=PASSES * model.num_data // 30 // 4, **common,
+        num_steps=PASSES * model.num_data // 30 // 4, anchor=result.plan.anchor, chains=4, seed=1,
     )  # fmt: skip
-    scale = float(np.min(np.linalg.eigvalsh(anchor.covariance)))
-    anchored = lv.run(
-        model.target, model.data, anchor.mode, kernel=lv.LeimkuhlerMatthews(),
-        gradient=lv.ControlVariate(anchor, order=2), subsample=lv.WithReplacement(10),
-        schedule=lv.Power(scale=0.5 * scale * 1000**0.2, m_0=1000, alpha=0.2),
-        num_steps=PASSES * model.num_data // 10 // 4, **common,
-    )  # fmt: skip
-    return {
+    return result, {
         "SGLD, raw": lv.estimate(sgld, "raw"),
         "SGLD, corrected": lv.estimate(sgld, "corrected"),
-        "anchored LM, corrected": lv.estimate(anchored, "corrected"),
+        "lv.sample": {"theta.mean": result.mean, "theta.sd": result.sd},
     }
 
 
@@ -94,8 +83,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder for the picture")
     options = parser.parse_args()
     model = lv.models.Logistic.simulate(num_data=1000, dimension=3, seed=1)
-    print(f"Logistic regression, N = {model.num_data}, d = {model.dimension}: {PASSES} passes in 4 chains")
-    results = fit(model)
+    print(f"Logistic regression, N = {model.num_data}, d = {model.dimension}\n")
+    result, results = fit(model)
+    print(result)
+    print(f"\n{result.explain()}\n\nBeside the truth, and beside the paper's SGLD from the same number of passes:")
     print(table(model, results))
     print("\nEach cell: estimate +- standard error (its distance from the truth in standard errors).")
     picture(model, results, options.out / "logistic.png")

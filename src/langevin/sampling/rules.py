@@ -25,7 +25,8 @@ LEAST_ESS = 0.05
 _INFLATION, _AT_STEPS = 0.005, 4000
 # A minibatch larger than this share of the data is better replaced by all of them; so are those of few data.
 _LARGEST_SHARE, _FEW_DATA = 1 / 3, 50
-# A step that leaves the bulk sees this many times as many data.
+# A Gaussian leaves the bulk in one step of 10^4. A step that leaves it sees so many times as many data.
+FAR_SHARE = 1e-4
 GUARD_FACTOR = 100
 # Steps that each chain should record, and when the posterior is not near-Gaussian.
 LEAST_STEPS, LEAST_STEPS_SKEWED = 300, 1000
@@ -115,8 +116,8 @@ class Rules:
         return 1 if batch_size >= self.num_data else GUARD_FACTOR
 
     def step_cost(self, batch_size: int) -> float:
-        """Datum visits a step is expected to cost; the guard is called once in 10^4 steps of a Gaussian."""
-        return max(batch_size, 1) * (1.0 + 1e-4 * (self.guard(batch_size) - 1))
+        """Datum visits that a step is expected to cost, with the guard's calls on a Gaussian."""
+        return max(batch_size, 1) * (1.0 + FAR_SHARE * (self.guard(batch_size) - 1))
 
     def fit(self, visits: float) -> tuple[int, float]:
         """The fixed point (n, S) of n = batch_size(S) and S = visits/n: both depend on each other.

@@ -20,6 +20,7 @@ from langevin.kernels import LeimkuhlerMatthews
 from langevin.observables import Moments
 from langevin.sampling.budget import Budget
 from langevin.sampling.plan import Plan
+from langevin.sampling.rules import FAR_SHARE
 from langevin.target import Layout, Target
 
 # Kept draws of a chain, fewer where theta is long: they are what `expectation` and quantiles are made of.
@@ -185,12 +186,28 @@ class _Pace:
             size = rules.fit(total)[0]
         else:
             # What is left, with the size that a run of that length asks for.
-            size = max(size, self._size(session.steps + int(room / (chains * rules.step_cost(size)))))
-        # One call of the guard may cost more than a row: keep room for it until the end is near.
-        steps = int((room - rules.guard(size) * size) / (chains * rules.step_cost(size)))
-        if steps < device_row_steps(max(session.steps, 1)):
-            steps = int(room / (chains * max(size, 1)))
-        return session.steps + max(steps, 0)
+            size = max(size, self._size(session.steps + self._affordable(room, size, chains)))
+        return session.steps + self._affordable(room, size, chains)
+
+    def _affordable(self, room: float, size: int, chains: int) -> int:
+        """Steps a chain that `room` datum visits pay for, the guard's calls included.
+
+        How often it is called is known after a first half of the run. Their number scatters like a Poisson variable:
+        three standard deviations stay in reserve, and what is left of that is spent by the next, shorter segment.
+        """
+        session, rules = self.session, self.session.plan.rules
+        call = (rules.guard(size) - 1) * size
+        if not call:
+            return int(room / (chains * max(size, 1)))
+        rate, share = FAR_SHARE, 0.5
+        if session.ledger is not None and session.ledger.far is not None:
+            # As if one call in 1/FAR_SHARE steps had come before.
+            rate, share = float(session.ledger.far.sum() + 1.0) / (session.steps * chains + 1.0 / FAR_SHARE), 1.0
+        expected = share * room / (size + rate * call)
+        reserve = 3.0 * call * np.sqrt(rate * max(expected, 0.0))
+        steps = int((share * room - reserve) / (chains * (size + rate * call)))
+        # The last row or two are hardly ever hit by a call.
+        return steps if steps >= BASE_ROW else max(int(room / (chains * size)), 0)
 
     def _by_time(self) -> int:
         if self.budget.time_limit is None:
