@@ -15,10 +15,12 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
+import langevin as lv
 from benchmarks.references import reference
 from benchmarks.sampled import runs
 from benchmarks.targets import BUILDERS, problem
@@ -82,35 +84,26 @@ def measure(name: str, count: int, seed: int) -> Row:
     one, truth = problem(name), reference(name)
     groups = min(GROUPS, count)
     found = [
-        result
+        _numbers(result)
         for group in range(groups)
         for result in runs(
             one.target, one.data, one.theta_0, steps=one.steps, count=count // groups, seed=1000 * seed + group
         )
     ]
+    values, lower, upper = (np.array([one_run[k] for one_run in found]) for k in range(3))
+    statuses, sizes, ess = ([one_run[k] for one_run in found] for k in range(3, 6))
     true = np.stack([truth.mean, truth.sd])
-    values, lower, upper = (
-        np.array([part(result) for result in found])
-        for part in (
-            lambda r: [r.mean.value, r.sd.value],
-            lambda r: [r.mean.interval()[0], r.sd.interval()[0]],
-            lambda r: [r.mean.interval()[1], r.sd.interval()[1]],
-        )
-    )
     # A refused interval misses: whatever is withheld must not count as covered.
     covered = ((lower <= true) & (true <= upper)).mean(axis=0)
     half = np.nanmedian(0.5 * (upper - lower), axis=0)
-    statuses = [result.status for result in found]
-    plan = found[0].plan
-    sizes = [result.session.batch_size for result in found]
     errors = np.stack([truth.mean_stderr, truth.sd_stderr])
     return Row(
         name=name,
-        num_data=plan.rules.num_data,
-        dimension=plan.rules.dimension,
+        num_data=one.num_data,
+        dimension=len(one.names),
         steps=one.steps,
         batch_sizes=(min(sizes), max(sizes)),
-        ess=float(np.median([result.plan.pilot.ess for result in found])),
+        ess=float(np.median(ess)),
         runs=len(found),
         means=float(covered[0].mean()),
         sds=float(covered[1].mean()),
@@ -122,6 +115,14 @@ def measure(name: str, count: int, seed: int) -> Row:
         hard=one.hard,
         seconds=time.monotonic() - began,
     )
+
+
+def _numbers(result: lv.Result) -> tuple[Any, ...]:
+    """What is kept of a run: its ledger would hold on to those of all runs beside it."""
+    mean, sd = result.mean, result.sd
+    (lower, upper), (sd_lower, sd_upper) = mean.interval(), sd.interval()
+    values = ([mean.value, sd.value], [lower, sd_lower], [upper, sd_upper])
+    return (*values, result.status, result.session.batch_size, result.plan.pilot.ess)
 
 
 HEAD = ("target", "N", "d", "steps", "n", "ESS", "means", "sds", "pooled", "least", "width", "not ok", "verdict")

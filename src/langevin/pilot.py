@@ -183,7 +183,8 @@ def _weighed(log_weights: np.ndarray, row_noise: np.ndarray) -> dict[str, Any]:
     if np.sum(inside) < 2:
         return {"ess": 0.0, "khat": np.inf, "log_weight_variance": np.inf, "outside": float(np.mean(~inside))}
     centred = log_weights - log_weights[inside].mean()
-    variance = float(np.var(centred[inside], ddof=1))
+    with np.errstate(over="ignore"):  # infinite: far beyond anything that could be answered
+        variance = float(np.var(centred[inside], ddof=1))
     by_rows = float(row_noise[inside].mean()) / max(variance, 1e-300)
     # Where subsampling makes most of the spread, nothing is known of the rest: then none of it is taken off.
     kept = 1.0 - by_rows if by_rows < 0.5 else 1.0

@@ -28,6 +28,8 @@ _MAX_INNER_STEPS = 12
 _DEEPEST = 5.0
 # A mode counts if its Laplace mass is above exp(-15) = 3e-7 of the anchor's.
 _LOG_MASS = 15.0
+# Scales on which mass far from the mode is looked for, draws of each, and the bulk's border, a normal tail of 1e-6.
+_FAR_SPREADS, _FAR_DRAWS, _BORDER = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0), 4, 4.753
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,9 @@ class Survey:
 
     Starts are anchor + L z with z normal, sds `spread` (in posterior sds, in turn). `elsewhere`: ended at another mode
     whose Laplace mass on the rows used matters; `modes`: those modes, (k, d), flat; `lost`: ended nowhere within the
-    allowed steps, or where there is no mass to speak of. The others came back. No starts: not surveyed. `cost`: datum
-    visits.
+    allowed steps, or where there is no mass to speak of. The others came back. No starts: not surveyed. `far`: part of
+    the second moment, in units of the approximation's, that one wide draw beyond the bulk stands for; heavy tails and
+    wide components that are no modes show there (0 when only some rows were used). `cost`: datum visits.
     """
 
     num_starts: int
@@ -45,6 +48,7 @@ class Survey:
     elsewhere: int
     lost: int
     modes: np.ndarray
+    far: float
     cost: int
 
 
@@ -57,7 +61,7 @@ def survey(target: Target, source: DataSource | None, anchor: Anchor, seed: int)
     """
     d = anchor.layout.size
     if not anchor.dense:
-        return Survey(0, (), 0, 0, np.zeros((0, d)), 0)
+        return Survey(0, (), 0, 0, np.zeros((0, d)), 0.0, 0)
     rng = np.random.default_rng([seed, _STREAM])
     half = np.repeat(_SPREADS, _PAIRS)[:, None] * rng.standard_normal((len(_SPREADS) * _PAIRS, d))
     starts = np.concatenate([np.zeros((1, d)), half, -half])
@@ -82,6 +86,8 @@ def survey(target: Target, source: DataSource | None, anchor: Anchor, seed: int)
             modes, elsewhere = modes[matters], int(np.sum(matters[which]))
         else:
             elsewhere = 0
+        # A sample of the rows has a curvature of its own, which rules what it says about the tail.
+        far = _far_moment(apart, anchor.layout, frame, batch, rng) if rows == num_data else 0.0
     num_starts = len(starts) - 1
     return Survey(
         num_starts=num_starts,
@@ -89,7 +95,8 @@ def survey(target: Target, source: DataSource | None, anchor: Anchor, seed: int)
         elsewhere=elsewhere,
         lost=num_starts - int(np.sum(back[1:])) - elsewhere,
         modes=anchor.theta + modes @ frame.blocks[0].T,
-        cost=int(steps.sum()) * rows,
+        far=far,
+        cost=(int(steps.sum()) + _FAR_DRAWS * len(_FAR_SPREADS)) * rows,
     )
 
 
@@ -100,6 +107,28 @@ def _log_density(target: Target, layout: Layout, frame: Frame, batch: PyTree, po
     if batch is None:
         return value
     return value + jnp.sum(jax.vmap(target.log_likelihood, (None, 0))(theta, batch))
+
+
+def _far_moment(target: Target, layout: Layout, frame: Frame, batch: PyTree, rng: np.random.Generator) -> float:
+    """Largest importance weight times |y|^2/d of draws y ~ N(0, s^2 I) beyond the bulk, at several scales s.
+
+    weight = pi(y)/pi(0) exp(|y|^2/(2 s^2)) s^d
+    """
+    d = layout.size
+    s = np.repeat(_FAR_SPREADS, _FAR_DRAWS)
+    y = s[:, None] * rng.standard_normal((len(s), d))
+    values = np.asarray(_values(target, layout, frame, batch, np.concatenate([np.zeros((1, d)), y])))
+    square = np.sum(y**2, axis=1)
+    # The cube root of a chi-square variable is nearly normal (Wilson and Hilferty).
+    border = d * (1.0 - 2.0 / (9.0 * d) + _BORDER * np.sqrt(2.0 / (9.0 * d))) ** 3
+    log_moment = values[1:] - values[0] + 0.5 * square / s**2 + d * np.log(s) + np.log(square / d)
+    counts = (square > border) & np.isfinite(log_moment)
+    return float(np.exp(min(log_moment[counts].max(initial=-np.inf), 100.0)))
+
+
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
+def _values(target: Target, layout: Layout, frame: Frame, batch: PyTree, points: Any) -> Any:
+    return lax.map(partial(_log_density, target, layout, frame, batch, 1.0), points)
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)

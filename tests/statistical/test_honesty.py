@@ -1,8 +1,8 @@
 """No confident wrong answer: where `lv.sample` is out of its depth it is right, says what is wrong, or refuses.
 
 A run lies if its status is ok and an exact mean or sd lies outside its own interval at level 1 - LEVEL. Rate: LEVEL an
-interval, times at most 10 for batches that are not normal; 120 intervals here, fewer in `test_honesty_data.py`. What a
-run would say if one of its alarms were cut is tested beside it: it lies, so the alarm is what keeps it honest.
+interval, times at most 10 for batches that are not normal; below 600 intervals in this file and in
+`test_honesty_data.py`, so 6e-9 in all. Controls cut an alarm and find that the same run then lies.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ import pytest
 
 import langevin as lv
 
-LEVEL = 1e-10
+LEVEL = 1e-12
 # Books in float32: an exactly Gaussian posterior has bars of zero width.
 ROUNDING = 1e-5
 REFUSALS = (lv.AnchorError, lv.Diverged, ValueError)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from langevin.analysis.estimate import Estimate, estimate
 from langevin.analysis.quantiles import quantiles
-from langevin.analysis.regime import worse, worst
+from langevin.analysis.regime import STATUSES, worse, worst
 from langevin.engine.draws import Draws
 from langevin.engine.ledger import Ledger
 from langevin.sampling.budget import Budget
@@ -91,7 +91,9 @@ class Result:
     def troubles(self) -> tuple[Trouble, ...]:
         """What stands against trusting the numbers, each with its status and a remedy; empty for a clean run."""
         known = tuple(trouble for trouble in self.plan.troubles if trouble.status != "too_few_batches")
-        return known + after(self.ledger, self.plan.rules, self.session.batch_size, self.session.outside)
+        survey, rules = self.plan.survey, self.plan.rules
+        found = after(self.ledger, survey, rules, self.session.batch_size, self.session.outside)
+        return tuple(dict.fromkeys(known + found))
 
     @cached_property
     def _estimates(self) -> dict[str, Estimate]:
@@ -107,8 +109,11 @@ class Result:
         """The estimate with the statuses of the run's troubles; without a bar where no interval can be given."""
         for trouble in self.troubles:
             one = replace(one, statuses=worse(one.statuses, trouble.status))
-        if any(trouble.refused for trouble in self.troubles):
-            one = replace(one, stderr=np.full_like(one.stderr, np.nan))
+        refused = [trouble.status for trouble in self.troubles if trouble.refused]
+        if refused:
+            # What the batches say of such a run would only distract from it.
+            statuses = np.full(one.statuses.shape, min(refused, key=STATUSES.index))
+            one = replace(one, statuses=statuses, stderr=np.full_like(one.stderr, np.nan))
         return one
 
     @property

@@ -29,6 +29,8 @@ _KEPT_DRAWS, _KEPT_FLOATS = 1000, 2**22
 _WARM_UP_STEPS = 32
 _FOR_EVER = np.iinfo(np.int64).max
 _WORTH_COMPILING = 1.2
+# A bound farther from the mode than this moves a mean by less than 1e-4 sds.
+_BOUND_SDS = 4.0
 # Share of the remaining time that one segment may plan to use, and the time that is not worth another segment.
 _SHARE_OF_TIME, _LEAST_SECONDS = 0.8, 0.02
 # One stage of a run for a precision is at most so many times as long as all before it: its forecast is rough.
@@ -44,7 +46,7 @@ _HOPELESS, _PATIENCE = {"bias_dominates", "gradient_noise"}, 10_000
 class Session:
     """What is needed to go on: the posterior, the plan, and the books so far.
 
-    `outside` is the share of kept draws where the prior is zero, `stopped` says what ended the run.
+    `outside` is the share of points within reach where the prior is zero, `stopped` says what ended the run.
     """
 
     target: Target | None
@@ -127,11 +129,19 @@ class Session:
 
 
 def _outside(target: Target, ledger: Ledger) -> float:
-    """Share of kept draws where the prior is zero: gradients cannot see a hard bound, and a chain walks through it."""
+    """Share of kept draws, and of points beside them, where the prior is zero.
+
+    Gradients cannot see a hard bound, and a chain walks through it.
+    """
     anchor, draws = ledger.anchor, ledger.draws
     if anchor is None or draws is None:
         return 0.0
-    values = _log_priors(target, anchor.layout, draws.theta.reshape(-1, draws.theta.shape[-1]).astype(np.float32))
+    thetas = draws.theta.reshape(-1, draws.theta.shape[-1])
+    if anchor.dense:
+        # Each parameter four sds up and down, the others along: a bound there is met by one draw in 30,000 only.
+        reach = _BOUND_SDS * anchor.covariance / anchor.sd[:, None]
+        thetas = np.concatenate([thetas, anchor.theta + reach, anchor.theta - reach])
+    values = _log_priors(target, anchor.layout, thetas.astype(np.float32))
     return float(np.mean(~np.isfinite(values)))
 
 

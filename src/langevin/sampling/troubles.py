@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # A Gaussian is in the far tail in 1e-4 of the steps, rare-event logistic posteriors in up to .3%, a Student t of 5
 # degrees of freedom in 1%, a Cauchy law in 20%. Visits last a few steps, so a handful of steps proves nothing.
 _MOST_FAR, _FEW_VISITS = 5e-3, 20
+# Far draws that stand for more than this much of the second moment must have been visited: steps in the far tail.
+_MOST_UNVISITED, _VISITED = 1.0, 5e-4
 # First-order gradients leave their noise in the chain: at most this much of the variance goes without a word.
 _MOST_INFLATION = 0.01
 
@@ -28,6 +30,14 @@ class Trouble:
     status: str
     text: str
     refused: bool = False
+
+
+_CUT = Trouble(
+    "not_gaussian",
+    "the density is zero at points that the chains can reach: a hard bound cuts the posterior, and gradients cannot "
+    "see it. Transform the parameter so that it is free (log for a positive one, logit for one in an interval).",
+    refused=True,
+)
 
 
 def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps: int | None) -> tuple[Trouble, ...]:
@@ -53,7 +63,7 @@ def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps
             )
         )
     if pilot.outside > 0:
-        found.append(_cut(f"{pilot.outside:.1%} of the draws of the Gaussian approximation"))
+        found.append(_CUT)
     if not pilot.ess >= LEAST_ESS:
         found.append(
             Trouble(
@@ -75,11 +85,11 @@ def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps
     return tuple(found)
 
 
-def after(ledger: "Ledger", rules: Rules, batch_size: int, outside: float) -> tuple[Trouble, ...]:
-    """What the run has shown; `outside` is the share of kept draws where the prior is zero."""
+def after(ledger: "Ledger", survey: Survey, rules: Rules, batch_size: int, outside: float) -> tuple[Trouble, ...]:
+    """What the run has shown; `outside` is the share of points within the chains' reach where the prior is zero."""
     found = []
     if outside > 0:
-        found.append(_cut(f"{outside:.1%} of the chains' draws"))
+        found.append(_CUT)
     if ledger.far is not None:
         visits = float(ledger.far.sum())
         share = visits / (ledger.num_steps * len(ledger.chains))
@@ -90,6 +100,16 @@ def after(ledger: "Ledger", rules: Rules, batch_size: int, outside: float) -> tu
                     f"the chains were in the far tail in {share:.1%} of their steps, where a Gaussian is in 0.01%: the "
                     f"posterior has heavier tails than its approximation, or the steps are too large for it. "
                     f"Reparametrise, or use NUTS.",
+                )
+            )
+        if survey.far > _MOST_UNVISITED and share < _VISITED:
+            found.append(
+                Trouble(
+                    "not_gaussian",
+                    f"far from the mode, where the chains never went, the density is still high enough to matter (one "
+                    f"draw there stands for {survey.far:.2g} times the variance of the approximation): heavy tails, or "
+                    f"a wide component beneath the mode. Reparametrise, or use NUTS.",
+                    refused=True,
                 )
             )
     inflation = rules.inflation(float(ledger.sum_delta2.sum() / ledger.sum_delta.sum()), batch_size)
@@ -116,15 +136,6 @@ def after(ledger: "Ledger", rules: Rules, batch_size: int, outside: float) -> tu
 def reach(survey: Survey) -> str:
     """How far apart the survey's starts were, in posterior sds."""
     return f"{min(survey.spread):.0f} to {max(survey.spread):.0f}"
-
-
-def _cut(what: str) -> Trouble:
-    return Trouble(
-        "not_gaussian",
-        f"{what} lie outside the support: a hard bound cuts the posterior, and gradients cannot see it. Transform the "
-        f"parameter so that it is free (log for a positive one, logit for one in an interval).",
-        refused=True,
-    )
 
 
 def _point(theta: np.ndarray) -> str:

@@ -104,7 +104,7 @@ def _why_not(result: "Result") -> str:
 MEANINGS = {
     "several_modes": "the posterior has several modes, and the chains describe one.",
     "too_few_batches": "the run is too short for its error bars, or its batches remember each other. Extend it.",
-    "bias_dominates": "the estimated bias is larger than the standard error. More passes, or smaller steps.",
+    "bias_dominates": "the estimated bias is larger than the standard error. Steps fall as a run goes on: extend it.",
     "gradient_noise": "the minibatch noise widens the chain too much. Larger minibatches or a better anchor.",
     "transient": "the first batch differs from the others: the chains had not settled. Extend the run.",
     "uncorrected": "no correction applies: these values keep the bias of the chain, which is not known.",
