@@ -1,9 +1,8 @@
 """The host loop: sends block after block to the device and keeps the books."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,22 +14,19 @@ from langevin.data.prefetch import HostGather
 from langevin.data.subsample import Subsample
 from langevin.engine import block as device
 from langevin.engine import setup
+from langevin.engine.books import Books, Rows, Sent
 from langevin.engine.checks import whole_number
-from langevin.engine.draws import DrawBook, Draws
 from langevin.engine.interrupt import stop_requests
-from langevin.engine.ledger import Ledger, RowBook
+from langevin.engine.ledger import Ledger
 from langevin.engine.program import MOST_ROWS, device_row_steps, row_steps
 from langevin.engine.progress import Progress
-from langevin.engine.steps import Steps
 from langevin.errors import Diverged
-from langevin.frame import grad_of, theta_of
 from langevin.gradients import Minibatch
 from langevin.kernels import SGLD
 from langevin.schedules import Schedule
 from langevin.target import Target
 
 PyTree = Any
-Rows = dict[str, np.ndarray]
 
 _SGLD, _MINIBATCH = SGLD(), Minibatch()
 _BLOCK_SECONDS = 0.1
@@ -102,11 +98,10 @@ class _Running:
     def __init__(self, prepared: setup.Prepared) -> None:
         self.call = prepared
         self.program, self.schedule = prepared.program, prepared.schedule
-        self.steps = Steps(prepared.schedule, prepared.weight_power)
-        self.settings = self.steps.settings
+        self.books = Books(prepared)
+        self.settings = self.books.steps.settings
         self.m = 0
         self.carry: Any = None
-        self.rows, self.draws = RowBook(), DrawBook(self.program.keep)
         self.gather: HostGather | None = None
         self.prefetched: tuple[int, PyTree] = (-1, None)
         if self.program.host_gather:
@@ -129,7 +124,8 @@ class _Running:
                     f"Pass the {name} of the first call, or start a new run."
                 )
         # The device takes over the buffers it is given: hand it copies, so that a ledger can be resumed twice.
-        self.m, self.rows, self.draws = ledger.num_steps, left.rows.copy(), left.draws.copy()
+        self.m = ledger.num_steps
+        self.books.restore(left)
         self.carry = self._placed(jax.tree.map(jnp.array, left.carry))
 
     def _grown(self, before: Any, m: int) -> bool:
@@ -196,15 +192,15 @@ class _Running:
     def _fitting(self, count: int) -> int:
         """`count` cut down so that the block stays within one length of rows and of strides."""
         count = min(count, MOST_ROWS * row_steps(self.m + 1) - self.m)
-        return min(count, self.draws.room(self.m)) if self.program.keep else count
+        return min(count, self.books.draws.room(self.m)) if self.program.keep else count
 
-    def _launch(self, count: int, last: int) -> "_Sent":
+    def _launch(self, count: int, last: int) -> Sent:
         m, program = self.m, self.program
         delta, omega = (
-            np.pad(s, ((0, 0), (0, program.capacity - count))) for s in self.steps.rounded(m + 1, m + count)
+            np.pad(s, ((0, 0), (0, program.capacity - count))) for s in self.books.steps.rounded(m + 1, m + count)
         )
         length = device_row_steps(m + 1)
-        stride = self.draws.stride(m + 1) if program.keep else 1
+        stride = self.books.draws.stride(m + 1) if program.keep else 1
         block = device.Block(
             start=random.Clock.at(m),
             num_steps=np.int32(count),
@@ -225,7 +221,7 @@ class _Running:
         if self.gather is not None and self.m < last:
             # While the device works on this block. Its rows were asked for first: the device answers in order.
             self.prefetched = (self.m, self.gather(np.asarray(following)))
-        return _Sent(m, count, length, output)
+        return Sent(m, count, length, output)
 
     def _origin(self, m: int) -> tuple[np.uint32, ...]:
         subsample = self.program.subsample
@@ -242,37 +238,13 @@ class _Running:
             self.prefetched = (m, self.gather(np.asarray(self._rows(m))))
         return self.prefetched[1]
 
-    def _collect(self, sent: "_Sent") -> None:
-        """Books the whole rows and kept draws of a finished block; raises `Diverged` if a chain left the finite."""
-        first = sent.start // sent.row_steps
-        whole = (sent.start + sent.num_steps) // sent.row_steps - first
-        rows = self._book_rows(sent.output.rows, whole)
+    def _collect(self, sent: Sent) -> None:
+        """Books a finished block; raises `Diverged` if a chain left the finite numbers."""
+        rows = self.books.read(sent)
         self._check_finite(sent, rows)
-        if whole:
-            rows |= self.steps.sums(first * sent.row_steps + 1, (first + whole) * sent.row_steps, whole)
-            rows["visits"] = self._visits(rows, sent.row_steps)
-            self.rows.append(rows, sent.row_steps)
-        if self.program.keep:
-            self.draws.append(sent.start, sent.num_steps, sent.output.kept)
+        self.books.append(sent, rows)
 
-    def _book_rows(self, rows: PyTree, count: int) -> Rows:
-        """The first device rows as float64 arrays by name, (rows, settings, chains, ...)."""
-        flat = {}
-        for kind, sums in rows.items():
-            if isinstance(sums, tuple):
-                flat.update({f"{kind}/{name}": leaf for name, leaf in zip(self.call.columns, sums, strict=True)})
-            else:
-                flat[kind] = sums
-        return {name: np.moveaxis(np.asarray(s)[:, :, :count], 2, 0).astype(np.float64) for name, s in flat.items()}
-
-    def _visits(self, rows: Rows, steps: int) -> np.ndarray:
-        """Datum visits of rows of `steps` transitions each, (rows, settings, chains)."""
-        shape = next(sums for name, sums in rows.items() if name.startswith("values/")).shape[:3]
-        visits = np.full(shape, float(steps * self.call.cost_per_step))
-        extra = (self.program.guard - 1) * self.program.batch_size
-        return visits + extra * rows["far"] if extra else visits
-
-    def _check_finite(self, sent: "_Sent", rows: Rows) -> None:
+    def _check_finite(self, sent: Sent, rows: Rows) -> None:
         theta = np.asarray(sent.output.theta)
         values = [sums for name, sums in rows.items() if name.startswith("values/")]
         # axes (rows, settings, chains); the positions at the end of the block stand for the row that is still open
@@ -284,91 +256,16 @@ class _Running:
         setting, chain = np.argwhere(lost)[0]
         m = (sent.start // sent.row_steps + int(np.argmax(bad[:, setting, chain]))) * sent.row_steps + 1
         delta = self.schedule.delta(np.array([m])).reshape(self.settings)[setting]
-        self.carry = None
+        self.carry, booked = None, self.books.rows.m
         raise Diverged(
             f"chain {self.call.chains[chain]} left the finite numbers in the row of transitions from m = {m}, where "
             f"delta_m = {delta:.3g} ({lost.sum()} of {lost.size} chains did): the step is too large for the curvature "
             f"or the tails of this target. Use smaller steps (try a tenth), start nearer to the mode, or reduce the "
             f"gradient noise. "
-            + (f"The rows up to m = {self.rows.m} are attached as `.ledger`." if self.rows.m else "No row was whole."),
-            self.ledger() if self.rows.m else None,
+            + (f"The rows up to m = {booked} are attached as `.ledger`." if booked else "No row was whole."),
+            self.ledger() if booked else None,
         )
 
     def ledger(self) -> Ledger:
         """The books as they stand; after a divergence, the whole rows before it."""
-        m, open_row = self.m, {}
-        if self.carry is None:
-            m = self.rows.m
-        elif m > self.rows.m:
-            open_row = self._book_rows(jax.tree.map(lambda leaf: leaf[:, :, None], self.carry.sums), 1)
-            open_row |= self.steps.sums(self.rows.m + 1, m, 1)
-            open_row["visits"] = self._visits(open_row, m - self.rows.m)
-        length, table = self.rows.table(open_row, m)
-        shape = self.schedule.batch_shape
-
-        def settings_first(rows: np.ndarray, chains: bool = True) -> np.ndarray:
-            moved = np.moveaxis(rows, 0, 2 if chains else 1)
-            # In one order of memory, whatever the blocks were: sums over several axes follow it to the last bit.
-            return np.ascontiguousarray(moved).reshape(*shape, *moved.shape[1:])
-
-        def by_name(kind: str) -> dict[str, np.ndarray]:
-            return {name: settings_first(table[f"{kind}/{name}"]) for name in self.call.columns}
-
-        corrected = self.program.corrected
-        return Ledger(
-            num_steps=m,
-            row_steps=length,
-            chains=self.call.chains,
-            names=self.program.layout.names,
-            schedule=self.schedule,
-            weight_power=self.call.weight_power,
-            sum_delta=settings_first(table["delta"], chains=False),
-            sum_delta2=settings_first(table["delta2"], chains=False),
-            sum_omega=settings_first(table["omega"], chains=False),
-            values=by_name("values"),
-            corrections=by_name("corrections") if corrected else None,
-            outer=settings_first(table["outer"]) if self.program.gradient_outer else None,
-            acceptance=settings_first(table["acceptance"]) if self.program.exact else None,
-            visits=settings_first(table["visits"]),
-            far=settings_first(table["far"]) if self.program.whitened else None,
-            columns=self.call.columns,
-            anchor=self.call.anchor,
-            exact=self.program.exact,
-            iid=self.program.subsample is None or self.program.subsample.iid,
-            noisy=self.program.custom_gradient or 0 < self.program.batch_size < self.program.num_data,
-            discretisation_bias=self.call.discretisation_bias,
-            whitened=self.program.whitened,
-            draws=self._kept(m) if self.program.keep else None,
-            carry=None if self.carry is None else self._left_off(),
-            interrupted=self.interrupted,
-        )
-
-    def _kept(self, m: int) -> Draws | None:
-        """The kept draws in the user's coordinates."""
-        draws = self.draws.draws(m, self.schedule, self.call.weight_power)
-        if draws is None or not self.program.whitened:
-            return draws
-        anchor: Any = self.call.anchor
-        return replace(draws, theta=theta_of(anchor, draws.theta), grad=grad_of(anchor, draws.grad))
-
-    def _left_off(self) -> "LeftOff":
-        carry = jax.tree.map(np.array, self.carry)
-        return LeftOff(self.rows.copy(), self.draws.copy(), carry, self.call.identity)
-
-
-class LeftOff(NamedTuple):
-    """What a later call needs to go on: the books, the device state, and what the call must have in common."""
-
-    rows: RowBook
-    draws: DrawBook
-    carry: device.Carry
-    identity: dict[str, Any]
-
-
-class _Sent(NamedTuple):
-    """A block on its way: the transition it starts after, its length, and what the device will answer."""
-
-    start: int
-    num_steps: int
-    row_steps: int
-    output: device.Output
+        return self.books.ledger(self.m, self.carry, self.interrupted)

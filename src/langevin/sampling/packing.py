@@ -11,9 +11,9 @@ import numpy as np
 from langevin.anchor import Anchor
 from langevin.data.subsample import Full, WithReplacement
 from langevin.engine.block import Carry
+from langevin.engine.books import LeftOff
 from langevin.engine.draws import DrawBook, Draws
 from langevin.engine.ledger import Column, Ledger, RowBook
-from langevin.engine.run import LeftOff
 from langevin.gradients import ControlVariate, Minibatch
 from langevin.kernels import LeimkuhlerMatthews
 from langevin.kernels.leimkuhler_matthews import LeimkuhlerMatthewsState

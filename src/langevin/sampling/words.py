@@ -183,7 +183,9 @@ def _whitening(plan: "Plan") -> str:
 
 def _why_batch(result: "Result") -> str:
     rules, n = result.plan.rules, result.session.batch_size
-    if rules.order != "cv2" or n >= rules.num_data:
+    if rules.num_data and n >= rules.num_data:
+        return "So few data leave nothing to gain from minibatches; NUTS on all of them is a good second opinion."
+    if rules.order != "cv2":
         return ""
     share = float(result.ledger.far.sum()) if result.ledger.far is not None else 0.0
     return (
