@@ -11,9 +11,13 @@ half-width over 1.96 empirical standard deviations.
 """
 
 import argparse
+import os
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -157,12 +161,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--page", type=Path, help="write the table between the marks of this page")
     given = parser.parse_args(arguments)
     print(aligned(HEAD), flush=True)
+    names = given.targets if given.targets else list(BUILDERS)
     rows = []
-    for name in given.targets if given.targets else BUILDERS:
-        rows.append(measure(name, given.runs, given.seed))
-        row = rows[-1]
-        note = f"{row.statuses if row.statuses else ''} reference {row.reference:.2f} {row.seconds:.0f} s"
-        print(f"{aligned(cells(row))}  {note}", flush=True)
+    # One process a core; JAX does not survive a fork.
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as workers:
+        for row in workers.map(partial(measure, count=given.runs, seed=given.seed), names):
+            rows.append(row)
+            note = f"{row.statuses if row.statuses else ''} reference {row.reference:.2f} {row.seconds:.0f} s"
+            print(f"{aligned(cells(row))}  {note}", flush=True)
     if given.page is not None:
         write_page(given.page, rows)
 

@@ -26,7 +26,7 @@ def runs(target: lv.Target, data: Any, theta_0: Any, *, steps: int, count: int, 
     size = plan.rules.batch_size(float(steps * CHAINS))
     plan = replace(plan, batch_size=size, num_steps=steps)
     wide = replace(plan, chains=np.arange(CHAINS * count))
-    session = Session(target, source, wide, size).to(steps, progress=False)
+    session = Session(target, source, wide, size, wide.budget).to(steps, progress=False)
     ledger: Any = session.ledger
     for run in range(count):
         part = ledger.select(slice(CHAINS * run, CHAINS * (run + 1)))

@@ -31,19 +31,16 @@ _ALL_COVARIANCES_UP_TO = 64
 class Pilot:
     """What was measured at Laplace draws theta = anchor + L z, z ~ N(0, I); everything in whitened units.
 
-    `ess`: importance-sampling effective sample size of the draws, a fraction; `khat`: Pareto shape of their largest
-    weights; `log_weight_variance`: the same spread of the log weights without the ceiling that the number of draws puts
-    on 1/ess. `curvature_spread`: largest eigenvalue of N sum_i A_i^2 - (sum_i A_i)^2, A_i = L' Hess_i L at the anchor:
-    with n data a linearised step contracts iff n > curvature_spread / (4/delta - 1); None unless the anchor is dense.
-    `noise`: n = 1 variance of the gradient estimates "plain", "cv1" and (dense) "cv2", that of the parameter with the
-    largest, over its Laplace variance. `spread`: (2, d), variance over the posterior of the Poisson-corrected u_j and
-    u_j^2 with exact gradients, in units of sd_j^2 and sd_j^4: S independent steps give a standard error of
-    sqrt(spread/S) sds. `outside`: share of the draws beyond the support. `cost`: datum visits.
+    `ess`: importance-sampling effective sample size of the draws, a fraction. `curvature_spread`: largest eigenvalue of
+    N sum_i A_i^2 - (sum_i A_i)^2, A_i = L' Hess_i L at the anchor: with n data a linearised step contracts iff
+    n > curvature_spread / (4/delta - 1); None unless the anchor is dense. `noise`: n = 1 variance of the gradient
+    estimates "plain", "cv1" and (dense) "cv2", that of the parameter with the largest, over its Laplace variance.
+    `spread`: (2, d), variance over the posterior of the Poisson-corrected u_j and u_j^2 with exact gradients, means of
+    an antithetic pair, in units of sd_j^2 and sd_j^4: S independent pairs give a standard error of sqrt(spread/S) sds.
+    `outside`: share of the draws beyond the support. `cost`: datum visits.
     """
 
     ess: float
-    khat: float
-    log_weight_variance: float
     curvature_spread: float | None
     noise: Mapping[str, float]
     spread: np.ndarray
@@ -140,8 +137,11 @@ def _measure(
         noise, (values, row_noise, corrected) = lax.scan(
             partial(draw, batch), noise, (jnp.arange(draws.shape[0]), draws)
         )
-        inside = jnp.sum(jnp.isfinite(values).astype(values.dtype))
-        return values, row_noise, (inside, jnp.sum(corrected, axis=0), jnp.sum(corrected**2, axis=0)), noise
+        # The chains go in such pairs too: what counts is the spread of a pair's mean.
+        inside = jnp.isfinite(values).reshape(-1, 2).all(axis=1)
+        paired = jnp.where(inside[:, None, None], corrected.reshape(-1, 2, 2, d).mean(axis=1), 0.0)
+        moments = (jnp.sum(inside.astype(values.dtype)), jnp.sum(paired, axis=0), jnp.sum(paired**2, axis=0))
+        return values, row_noise, moments, noise
 
     return lax.map(group, (batches, half))
 
@@ -181,7 +181,7 @@ def _weighed(log_weights: np.ndarray, row_noise: np.ndarray) -> dict[str, Any]:
     """What the importance weights of the draws say, once the variance that subsampling adds is taken off."""
     inside = np.isfinite(log_weights)
     if np.sum(inside) < 2:
-        return {"ess": 0.0, "khat": np.inf, "log_weight_variance": np.inf, "outside": float(np.mean(~inside))}
+        return {"ess": 0.0, "outside": float(np.mean(~inside))}
     centred = log_weights - log_weights[inside].mean()
     with np.errstate(over="ignore"):  # infinite: far beyond anything that could be answered
         variance = float(np.var(centred[inside], ddof=1))
@@ -193,27 +193,8 @@ def _weighed(log_weights: np.ndarray, row_noise: np.ndarray) -> dict[str, Any]:
     ess = float(weights.sum() ** 2 / np.sum(weights**2) / weights.size)
     return {
         "ess": ess,
-        "khat": _pareto_shape(weights),
-        "log_weight_variance": kept * variance,
         "outside": float(np.mean(~inside)),
     }
-
-
-def _pareto_shape(weights: np.ndarray) -> float:
-    """Shape of a generalised Pareto law fitted to the largest 3 sqrt(n) weights (Zhang and Stephens, 2009)."""
-    tail = np.sort(weights)[-int(3 * np.sqrt(weights.size)) :]
-    excess = tail[1:] - tail[0]
-    # Equal weights to rounding: nothing to fit, and the lightest of tails.
-    if excess[-1] < 1e-12:
-        return -np.inf
-    excess = np.maximum(excess, 1e-12 * excess[-1])
-    grid = np.arange(1, 31 + int(np.sqrt(excess.size))) - 0.5
-    quartile = excess[int(excess.size / 4 + 0.5) - 1]
-    scales = 1.0 / excess[-1] + (1.0 - np.sqrt((grid[-1] + 0.5) / grid)) / (3.0 * quartile)
-    shapes = np.log1p(-np.outer(scales, excess)).mean(axis=1)
-    likelihood = excess.size * (np.log(-scales / shapes) - shapes - 1.0)
-    posterior = np.exp(likelihood - likelihood.max())
-    return float(np.log1p(-excess * np.average(scales, weights=posterior)).mean())
 
 
 def _scattered(noise: dict[str, np.ndarray], sd: np.ndarray, dense: bool) -> dict[str, Any]:

@@ -144,7 +144,15 @@ class Target:
 
 
 def _check_scalar(name: str, function: Callable, *arguments: PyTree) -> None:
-    value = jax.eval_shape(function, *arguments)
+    try:
+        value = jax.eval_shape(function, *arguments)
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        given = " and a datum ".join(str(jax.tree.map(jnp.shape, argument)) for argument in arguments)
+        raise ValueError(
+            f"{name} must accept theta as theta_0 has it, but failed for shapes {given}: "
+            f"{type(error).__name__}: {str(error).splitlines()[0]}. Check theta_0 against the model; a list is a "
+            f"pytree of its entries, so pass np.asarray(list) for an array."
+        ) from error
     shape = getattr(value, "shape", None)
     if shape != ():
         raise ValueError(

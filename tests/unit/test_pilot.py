@@ -4,12 +4,11 @@ import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose
 
 import langevin as lv
 from langevin.data.source import as_source
-from langevin.pilot import _GROUPS, _STREAM, _pareto_shape, _weighed, pilot
+from langevin.pilot import _GROUPS, _STREAM, _weighed, pilot
 
 N = 80  # fewer than the rows of a draw: every group has all of them
 
@@ -32,8 +31,7 @@ def gaussian_data():
 def test_a_gaussian_posterior_has_equal_weights_and_no_spread():
     target, source, anchor = gaussian_data()
     found = pilot(target, source, anchor, 0)
-    assert_allclose([found.ess, found.log_weight_variance], [1.0, 0.0], atol=1e-12)
-    assert found.khat < 0
+    assert_allclose(found.ess, 1.0, atol=1e-12)
     assert_allclose(found.spread, np.zeros((2, 2)), atol=1e-20)
     assert_allclose([found.noise["cv1"], found.noise["cv2"], found.curvature_spread], 0.0, atol=1e-18)
     assert found.cost == 11 * _GROUPS * N
@@ -64,8 +62,9 @@ def test_weights_and_spread_of_a_quartic():
     z = draws(5, 2)
     weights = np.exp(-0.05 * np.sum(z**4, axis=1))
     assert_allclose(found.ess, weights.sum() ** 2 / np.sum(weights**2) / len(weights), rtol=1e-12)
-    assert_allclose(found.spread[0], np.var(-0.2 * z**3, axis=0, ddof=1), rtol=1e-12)
-    assert_allclose(found.spread[1], np.var(-0.2 * z**4, axis=0, ddof=1), rtol=1e-12)
+    # z and -z side by side: the mean's values cancel in a pair, the second moment's are the same.
+    assert_allclose(found.spread[0], 0.0, atol=1e-20)
+    assert_allclose(found.spread[1], np.var(-0.2 * z[::2] ** 4, axis=0, ddof=1), rtol=1e-12)
     assert found.noise == {"plain": 0.0, "cv1": 0.0, "cv2": 0.0}
     assert (found.curvature_spread, found.cost) == (0.0, 11 * _GROUPS)
 
@@ -116,15 +115,16 @@ def test_without_a_dense_anchor_weights_see_the_correlations():
     half = halves(0, 8, 4, 2)
     z = np.concatenate([half, -half], axis=1).reshape(-1, 2)
     r = anchor.precision[0, 1] * sd[0] * sd[1]
-    assert_allclose(found.log_weight_variance, np.var(-r * z[:, 0] * z[:, 1], ddof=1), rtol=1e-9)
-    assert_allclose(found.spread[0], np.var(-r * z[:, ::-1], axis=0, ddof=1), rtol=1e-9)
+    weights = np.exp(-r * z[:, 0] * z[:, 1])
+    assert_allclose(found.ess, weights.sum() ** 2 / np.sum(weights**2) / len(weights), rtol=1e-9)
+    # odd, so that they cancel in a pair
+    assert_allclose(found.spread[0], 0.0, atol=1e-20)
 
 
 def test_the_noise_of_few_rows_is_taken_off_the_log_weights():
     truth = np.sqrt(2) * np.tile([1.0, -1.0], 50)
     noise = np.repeat([1.0, -1.0], 50)
     found, exact = _weighed(truth + noise, np.full(100, 100 / 99)), _weighed(truth, np.zeros(100))
-    assert_allclose(found["log_weight_variance"], exact["log_weight_variance"], rtol=1e-12)
     assert abs(np.log(found["ess"] / exact["ess"])) < abs(
         np.log(_weighed(truth + noise, np.zeros(100))["ess"] / exact["ess"])
     )
@@ -132,12 +132,6 @@ def test_the_noise_of_few_rows_is_taken_off_the_log_weights():
 
 def test_draws_do_not_repeat_the_rows_of_data_simulated_with_the_same_seed():
     assert not np.isin(draws(0, 3), np.random.default_rng(0).normal(size=(1000, 3))).any()
-
-
-@pytest.mark.parametrize("shape", [0.3, 0.7, 1.2])
-def test_pareto_shape_of_exact_quantiles(shape):
-    levels = (np.arange(10_000) + 0.5) / 10_000
-    assert_allclose(_pareto_shape((1 - levels) ** -shape), shape, atol=0.05)
 
 
 def test_a_second_pilot_compiles_nothing():

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -211,3 +213,18 @@ def test_bad_budgets_are_refused(changed, message):
 def test_a_target_must_be_a_target():
     with pytest.raises(ValueError, match=r"target must be an lv\.Target"):
         lv.sample(lambda t: 0.0, None, jnp.zeros(1), passes=5)
+
+
+@pytest.mark.slow
+def test_a_call_takes_less_than_ten_seconds_cold_and_one_and_a_half_warm():
+    code = """
+import time, numpy as np, langevin as lv
+model = lv.models.Logistic.simulate(seed=1)
+for _ in range(2):
+    began = time.perf_counter()
+    lv.sample(model.target, model.data, np.zeros(3), passes=20).status
+    print(time.perf_counter() - began)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    cold, warm = map(float, found.stdout.split())
+    assert cold < 10.0 and warm < 1.5

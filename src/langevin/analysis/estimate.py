@@ -142,7 +142,8 @@ class _Setting:
             precision: Any = ledger.curvature
             # The slowest direction forgets at rate lambda/2.
             relaxations = 0.5 * float(np.linalg.eigvalsh(precision)[0]) * self.rows.time
-            independent = min(relaxations, ledger.num_steps) * (len(ledger.chains) if pool else 1)
+            units = len(ledger.units(ledger.chains)) if pool else 1
+            independent = min(relaxations, ledger.num_steps) * units
             self.noise = extrapolate.anchor_bias(
                 ledger.outer[index], self.rows, precision, ledger.discretisation_bias, pool, independent
             )
@@ -162,6 +163,8 @@ class _Setting:
         sums = self.ledger.values[name][self.index]
         if self.method == "corrected" and self.ledger.corrections is not None:
             sums = sums + self.ledger.corrections[name][self.index]
+        if self.pool:
+            sums = self.ledger.units(sums)
         # A line needs steps that differ, so a chain is cut into ten batches however many chains there are.
         fewest = 10 if self.method == "intercept" else errorbars.FEWEST_BATCHES
         chains = len(sums) if self.pool else 1
@@ -175,12 +178,12 @@ class _Setting:
         anchor = self.ledger.anchor
         if column.pairs is None:
             laplace = None if column.trace is None else column.reference + 0.5 * column.trace
-            flat = self.method == "corrected" and not self._corrects(name)
-            known = None if flat else hessian
+            flat = self._flat(name)
+            known = None if np.all(flat) else hessian
             entry = self._entry(batches, mean + column.reference, influence, known, laplace, column.shape)
-            if flat:
-                unknown = np.full_like(entry.bias, np.nan)
-                entry = replace(entry, bias=unknown, statuses=worse(entry.statuses, "uncorrected"))
+            flat = np.broadcast_to(flat.reshape(column.shape), entry.statuses.shape)
+            statuses = worse(entry.statuses, "uncorrected", flat)
+            entry = replace(entry, bias=np.where(flat, np.nan, entry.bias), statuses=statuses)
             yield "", entry
             return
         d = column.reference.size
@@ -208,9 +211,12 @@ class _Setting:
             square[i, j] = square[j, i] = np.arange(len(i))
             yield ".covariance", _take(both, square)
 
-    def _corrects(self, name: str) -> bool:
-        corrections = self.ledger.corrections
-        return corrections is not None and bool(np.any(corrections[name]))
+    def _flat(self, name: str) -> NDArray[np.bool_]:
+        """Values that the correction leaves alone, because they are flat at the anchor, as an indicator is."""
+        size = self.ledger.values[name].shape[-1]
+        if self.method != "corrected" or self.ledger.corrections is None:
+            return np.zeros(size, dtype=bool)
+        return ~np.any(self.ledger.corrections[name][self.index], axis=(0, 1))
 
     def _entry(
         self,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from langevin.engine.ledger import Ledger
 
 Array = NDArray[np.float64]
+_FEWEST_BEYOND = 10
 
 
 def weighted_quantiles(x: Array, weight: Array, probabilities: Array) -> Array:
@@ -42,10 +43,10 @@ def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) 
     theta, weight = draws.theta.astype(np.float64), draws.weight
     pooled, every = theta.reshape(-1, d), np.tile(weight, chains)
     value = np.stack([weighted_quantiles(pooled[:, k], every, p) for k in range(d)], axis=1)
-    below = (theta[:, :, None, :] <= value).reshape(chains, count, -1) * weight[:, None]
+    below = ledger.units((theta[:, :, None, :] <= value).reshape(chains, count, -1) * weight[:, None])
     # A kept draw stands for its stride, of total weight `weight`: that is a row, and its time for the paper's
     # weights.
-    k = errorbars.batch_count(count, chains, errorbars.FEWEST_BATCHES, None)
+    k = errorbars.batch_count(count, len(below), errorbars.FEWEST_BATCHES, None)
     batches = errorbars.batch(below, errorbars.Rows(weight, weight**2, weight), k, pool=True)
     bar = errorbars.bar(batches.influence)
     s = bar.stderr.reshape(value.shape)
@@ -53,8 +54,11 @@ def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) 
         np.stack([weighted_quantiles(pooled[:, k], every, p + side * s[:, k]) for k in range(d)], axis=1)
         for side in (-1.0, 1.0)
     ]
-    stderr = 0.5 * (ends[1] - ends[0])
-    enough = batches.count >= errorbars.FEWEST_BATCHES
+    # A quantile with less than ten draws beyond it, or an error beyond the range, is not known from these draws.
+    beyond = np.minimum(p, 1.0 - p)[:, None]
+    known = (beyond * chains * count >= _FEWEST_BEYOND) & (s < beyond)
+    stderr = np.where(known, 0.5 * (ends[1] - ends[0]), np.nan)
+    enough = known & (batches.count >= errorbars.FEWEST_BATCHES)
     word = "ok" if ledger.exact else "uncorrected"
     time = float(ledger.sum_delta.sum())
     return Estimate(
@@ -64,7 +68,7 @@ def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) 
         bias=np.full(value.shape, np.nan),
         sigma2=stderr**2 * chains * time,
         kurtosis=bar.kurtosis.reshape(value.shape),
-        statuses=np.full(value.shape, word if enough else "too_few_batches"),
+        statuses=np.where(enough, word, "too_few_batches"),
         T_m=np.asarray(time),
         B_m=np.asarray(ledger.sum_delta2.sum() / np.sqrt(time)),
         num_batches=np.asarray(batches.count),

@@ -67,6 +67,8 @@ def _draws(program: Program, parts: Parts, keys: dict[str, Array], block: Block,
     """A page of random numbers for the transitions start + offset + 1 ... start + offset + page: (gradient's, eta)."""
     first, page = block.start.plus(offset + 1), program.page
     eta = random.normals(keys["noise"], first, page, program.layout.size)
+    if program.whitened:
+        eta = keys["sign"] * eta
     if program.exact:
         return random.log_uniforms(keys["accept"], first, page), eta
     if program.custom_gradient:
@@ -217,7 +219,8 @@ def initial_carry(program: Program, parts: Parts, theta: Array, settings: Array)
             eta = random.normals(keys["noise"], zero, 1, program.layout.size)
             extra = {}
             if program.whitened:
-                theta = random.normals(keys["start"], zero, 1, program.layout.size)
+                eta = keys["sign"] * eta
+                theta = keys["sign"] * random.normals(keys["start"], zero, 1, program.layout.size)
                 extra["far"] = jnp.zeros((), theta.dtype)
             state, grad = parts.kernel.init(theta, eta), jnp.zeros_like(theta)
         sums = contributions(program, parts, theta, grad, jnp.zeros((), theta.dtype), jnp.zeros((), theta.dtype))

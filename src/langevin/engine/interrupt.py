@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+# What the outermost context asks: a run inside a longer piece of work shares its request.
+_outer: list[Callable[[], bool]] = []
+
 
 @contextmanager
 def stop_requests() -> Iterator[Callable[[], bool]]:
@@ -15,6 +18,9 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
+    if _outer:
+        yield _outer[-1]
+        return
     previous = signal.getsignal(signal.SIGINT)
 
     def handler(number: int, frame: Any) -> None:
@@ -23,7 +29,9 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, previous)
 
     signal.signal(signal.SIGINT, handler)
+    _outer.append(lambda: requested)
     try:
-        yield lambda: requested
+        yield _outer[-1]
     finally:
+        _outer.pop()
         signal.signal(signal.SIGINT, previous)

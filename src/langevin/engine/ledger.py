@@ -40,9 +40,9 @@ class Ledger:
 
     values[name] = sum omega_m (phi(theta_{m-1}) - reference), left end point, theta_0 included; corrections[name] the
     same for -A_hat h; outer = sum delta_m^2 g g'; sum_delta, sum_delta2, sum_omega per row; visits counts data seen.
-    A whitened run moves in the anchor's coordinates: `outer` and the columns' second derivatives are in z there, and
-    `far` counts steps from the far tail, where the guard is called. `noisy` says whether gradients were estimated.
-    `carry` is the device state from which a run can go on.
+    A whitened run moves in the anchor's coordinates: `outer` and the columns' second derivatives are in z there, chains
+    2k and 2k + 1 are an antithetic pair, and `far` counts steps from the far tail, where the guard is called. `noisy`
+    says whether gradients were estimated. `carry` is the device state from which a run can go on.
     """
 
     num_steps: int
@@ -81,6 +81,13 @@ class Ledger:
     def cost(self) -> int:
         """Datum visits of all chains of one schedule setting."""
         return round(float(self.visits.sum()) / int(np.prod(self.schedule.batch_shape)))
+
+    def units(self, sums: Array) -> Array:
+        """Sums over chains (chains, ...) as means over units that are independent: whitened chains go in pairs."""
+        if not self.whitened:
+            return sums
+        pair = self.chains // 2
+        return np.stack([sums[pair == number].mean(axis=0) for number in np.unique(pair)])
 
     @property
     def curvature(self) -> Array | None:

@@ -209,7 +209,11 @@ def _parts(program, source, kernel, gradient, chains, seed, anchor, theta) -> tu
         streams["subsample"] = random.SUBSAMPLE
     if program.whitened:
         streams |= {"start": random.START, "guard": random.GUARD}
-    keys = {name: jnp.asarray(random.stream_keys(seed, chains, stream).T) for name, stream in streams.items()}
+    # Whitened chains go in antithetic pairs: the same random numbers, one with the noise turned around.
+    lanes = chains // 2 if program.whitened else chains
+    keys = {name: jnp.asarray(random.stream_keys(seed, lanes, stream).T) for name, stream in streams.items()}
+    if program.whitened:
+        keys["sign"] = jnp.asarray(1.0 - 2.0 * (chains % 2), jnp.float32)
     centre = jnp.asarray(theta if anchor is None else anchor.theta, jnp.float32)
     references = tuple(o.reference(program.layout, centre) for _, o in program.observables)
     hessians = [_second_derivatives(program, o, anchor) for _, o in program.observables]

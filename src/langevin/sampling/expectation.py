@@ -21,6 +21,7 @@ PyTree = Any
 Array = Any
 # Numbers that one evaluation of phi at all draws may hold, and draws that are evaluated as one vector operation.
 _MOST_FLOATS, _LANES = 2**24, 64
+_MUCH = 2.0
 
 
 def expectation(ledger: Ledger, phi: Callable[..., Any], data: PyTree = None) -> Estimate:
@@ -44,8 +45,11 @@ def expectation(ledger: Ledger, phi: Callable[..., Any], data: PyTree = None) ->
 
 
 def quieter(corrected: Estimate, raw: Estimate) -> Estimate:
-    """The corrected values, or the raw ones where the correction would widen the bar."""
-    better = ~(corrected.stderr > raw.stderr)
+    """The corrected values, or the raw ones where the correction would make the bar much wider.
+
+    It removes bias as well, so a bar of the same length is reason enough to keep it.
+    """
+    better = ~(corrected.stderr > _MUCH * raw.stderr)
     chosen: dict[str, Any] = {
         name: np.where(better, getattr(corrected, name), getattr(raw, name))
         for name in ("value", "stderr", "df", "bias", "sigma2", "kurtosis")
@@ -67,6 +71,12 @@ def _of_rows(ledger: Ledger, phi: Callable[..., Any], arrays: PyTree) -> Estimat
     single = [np.asarray(part, np.float32) for part in (anchor.theta, draws.theta.reshape(-1, d), s.reshape(-1, d))]
     found = _evaluate(phi, anchor.layout, arrays, None if root is None else root.astype(np.float32), *single)
     reference, trace, value, correction = (np.asarray(part, np.float64) for part in found)
+    bad = ~np.isfinite(value).all(axis=1)
+    if bad.any():
+        raise ValueError(
+            f"phi must be finite where the posterior is, got NaN or infinity at {bad.sum()} of {bad.size} draws. "
+            f"Check it for logarithms and roots of negative numbers, and for 0/0."
+        )
     weight = draws.weight[:, None]
     rows = replace(
         ledger,

@@ -21,6 +21,8 @@ from langevin.target import Target
 PyTree = Any
 # Neighbouring corrected values at a whitened step near 1 are correlated by about a quarter: variance x 5/3.
 _MEMORY = 5.0 / 3.0
+# How much a pair's second moment feels that, measured on logistic regressions.
+_STRAYED = 2.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +53,7 @@ class Plan:
 
     @property
     def recorded(self) -> float:
-        """Steps that all chains will record together; one thousand a chain where nothing else is known."""
+        """Steps that all chains will record together; the least number where nothing else is known."""
         return float((self.rules.least_steps if self.num_steps is None else self.num_steps) * len(self.chains))
 
     @property
@@ -67,17 +69,24 @@ class Plan:
     @property
     def expected_mean_error(self) -> np.ndarray:
         """Predicted standard errors of the means over the posterior sds."""
-        return self._expected(self.pilot.spread[0], 1.0)
+        return np.sqrt(self._of_a_mean / self._pairs)
 
     @property
     def expected_sd_error(self) -> np.ndarray:
         """Predicted standard errors of the sds over the sds; that of a variance is twice as large."""
-        return 0.5 * self._expected(self.pilot.spread[1], 2.0)
+        # Odd values cancel in a pair, minibatch noise included, as far as its chains mirror each other: they stray by
+        # about what is left in a mean.
+        strayed = (_STRAYED * self._of_a_mean) ** 2
+        return 0.5 * np.sqrt((_MEMORY * self.pilot.spread[1] + strayed) / self._pairs)
 
-    def _expected(self, spread: np.ndarray, curvature: float) -> np.ndarray:
-        # The minibatch noise enters u + s once, and u^2 + u s with E u^2 = 1.
-        noise = 4.0 * self.rules.inflation(1.0, self.batch_size) / curvature
-        return np.sqrt(_MEMORY * (spread + noise) / self.recorded)
+    @property
+    def _pairs(self) -> float:
+        return self.recorded / min(len(self.chains), 2)
+
+    @property
+    def _of_a_mean(self) -> np.ndarray:
+        """Variance of a pair's corrected mean at one step: both of its chains have the same minibatch noise."""
+        return _MEMORY * self.pilot.spread[0] + 4.0 * self.rules.inflation(1.0, self.batch_size)
 
     def __str__(self) -> str:
         from langevin.sampling.words import describe_plan
@@ -115,7 +124,15 @@ def plan(
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     budget = Budget(passes, time_limit, precision).checked()
     source = None if data is None else as_source(data)
-    return made(target, source, theta_0, budget, read_chains(chains), whole_number("seed", seed, 0, 2**64 - 1))
+    numbers = in_pairs(read_chains(chains))
+    return made(target, source, theta_0, budget, numbers, whole_number("seed", seed, 0, 2**64 - 1))
+
+
+def in_pairs(chains: np.ndarray) -> np.ndarray:
+    """The chain numbers, if they are one or complete pairs 2k and 2k + 1."""
+    pairs = np.unique(chains // 2, return_counts=True)[1]
+    require(len(chains) == 1 or np.all(pairs == 2), "chains", chains.tolist(), "1 or even: they go in pairs", "4")
+    return chains
 
 
 def made(
@@ -131,8 +148,10 @@ def made(
     steps: int | None = None
     size = rules.batch_size(float(rules.least_steps * len(chains)))
     if budget.passes is not None:
-        size, recorded = rules.fit(budget.passes * max(num_data, 1))
-        steps = max(int(recorded / len(chains)), 1)
+        fitting, recorded = rules.fit(budget.passes * max(num_data, 1))
+        # Where the clock or a precision may end the run first, minibatches start small and grow when it goes on.
+        alone = budget.time_limit is None and budget.precision is None
+        size, steps = (fitting, max(int(recorded / len(chains)), 1)) if alone else (min(size, fitting), None)
     return Plan(
         anchor=anchor,
         pilot=measured,

@@ -112,8 +112,13 @@ class Rules:
         return _AT_STEPS * allowed**2
 
     def guard(self, batch_size: int) -> int:
-        """Minibatches of a step that has left the bulk; one, where each step sees all the data."""
-        return 1 if batch_size >= self.num_data else GUARD_FACTOR
+        """Minibatches of a step that has left the bulk, no more than go into the data.
+
+        One without second-order control variates, whose noise alone explodes out there.
+        """
+        if self.order != "cv2" or batch_size >= self.num_data:
+            return 1
+        return min(GUARD_FACTOR, -(-self.num_data // batch_size))
 
     def step_cost(self, batch_size: int) -> float:
         """Datum visits that a step is expected to cost, with the guard's calls on a Gaussian."""

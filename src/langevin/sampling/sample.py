@@ -7,7 +7,7 @@ from typing import Any
 from langevin.data.source import as_source
 from langevin.engine.checks import read_chains, require, whole_number
 from langevin.sampling.budget import Budget
-from langevin.sampling.plan import made
+from langevin.sampling.plan import in_pairs, made
 from langevin.sampling.result import Result
 from langevin.sampling.session import Session
 from langevin.target import Target
@@ -38,7 +38,8 @@ def sample(
     time_limit: seconds for everything, compilation included.
     precision:  every posterior mean and sd to within this many posterior sds, at 95%.
 
-    Ctrl-C returns what there is, marked as interrupted. Raises `AnchorError` where the posterior has no proper mode,
+    `chains` is even, since they go in antithetic pairs, or 1. Ctrl-C while sampling returns what there is, marked as
+    interrupted. Raises `AnchorError` where the posterior has no proper mode,
     `Diverged` where the chains cannot be kept finite.
 
     Example:
@@ -52,7 +53,7 @@ def sample(
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     budget = Budget(passes, time_limit, precision).checked()
     source = None if data is None else as_source(data)
-    numbers, seed = read_chains(chains), whole_number("seed", seed, 0, 2**64 - 1)
+    numbers, seed = in_pairs(read_chains(chains)), whole_number("seed", seed, 0, 2**64 - 1)
     plan = made(target, source, theta_0, budget, numbers, seed)
-    session = Session(target, source, plan, plan.batch_size)
+    session = Session(target, source, plan, plan.batch_size, budget)
     return Result(session.spend(budget, began, progress))

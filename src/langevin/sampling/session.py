@@ -1,7 +1,7 @@
 """A run of `lv.sample` under way: goes on, segment by segment, until a limit of its budget is reached."""
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from time import monotonic
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from langevin.analysis.estimate import estimate
 from langevin.data.source import DataSource
 from langevin.data.subsample import Full, Subsample, WithReplacement
+from langevin.engine.interrupt import stop_requests
 from langevin.engine.ledger import Ledger
 from langevin.engine.program import BASE_ROW, device_row_steps
 from langevin.engine.run import run
@@ -46,13 +47,15 @@ _HOPELESS, _PATIENCE = {"bias_dominates", "gradient_noise"}, 10_000
 class Session:
     """What is needed to go on: the posterior, the plan, and the books so far.
 
-    `outside` is the share of points within reach where the prior is zero, `stopped` says what ended the run.
+    `budget` is what it was last allowed to spend, `outside` the share of points within reach where the prior is zero;
+    `stopped` says what ended the run.
     """
 
     target: Target | None
     source: DataSource | None
     plan: Plan
     batch_size: int
+    budget: Budget
     ledger: Ledger | None = None
     seconds: float = 0.0
     outside: float = 0.0
@@ -67,6 +70,20 @@ class Session:
     def cost(self) -> int:
         """Datum visits of the sampling so far, the guard's included."""
         return 0 if self.ledger is None else self.ledger.cost
+
+    @cached_property
+    def accuracy(self) -> tuple[set[str], float]:
+        """Statuses of the means and sds, and the widest half-width of their 95% intervals in posterior sds."""
+        assert self.ledger is not None
+        found = estimate(self.ledger, "corrected")
+        mean, sd = found["theta.mean"], found["theta.sd"]
+        halves = [0.5 * np.ptp(np.stack(part.interval()), axis=0) / sd.value for part in (mean, sd)]
+        return {mean.status, sd.status}, float(np.max(halves))
+
+    @property
+    def reached(self) -> float:
+        """The precision that the run has reached so far."""
+        return self.accuracy[1]
 
     def to(self, steps: int, progress: bool | None) -> "Session":
         """The session with each chain at `steps` steps, or fewer if Ctrl-C was pressed."""
@@ -117,15 +134,16 @@ class Session:
 
         Segments end at row borders, where the batch size may grow for a longer run.
         """
-        now = _Pace(self, budget, began)
-        while True:
-            goal, reason = now.next_goal()
-            if goal <= now.session.steps:
-                return replace(now.session, stopped=reason)
-            now.advance(goal, progress)
-            ledger = now.session.ledger
-            if ledger is not None and ledger.interrupted:
-                return replace(now.session, stopped="interrupted")
+        now = _Pace(replace(self, budget=budget), budget, began)
+        # One request for the whole of it: Ctrl-C between two segments must not lose the rows.
+        with stop_requests() as stop_requested:
+            while True:
+                goal, reason = now.next_goal()
+                if goal <= now.session.steps:
+                    return replace(now.session, stopped=reason)
+                now.advance(goal, progress)
+                if stop_requested():
+                    return replace(now.session, stopped="interrupted")
 
 
 def _outside(target: Target, ledger: Ledger) -> float:
@@ -160,8 +178,13 @@ class _Pace:
 
     def advance(self, goal: int, progress: bool | None) -> None:
         """Runs to the goal with a batch size that fits it, and takes the time."""
-        if self._size(goal) > self.session.batch_size:
-            self.session, self.rate = replace(self.session, batch_size=self._size(goal)), None
+        size = self._size(goal)
+        if size > self.session.batch_size:
+            row = device_row_steps(max(self.session.steps, 1))
+            if self.session.steps % row:
+                # An interrupted run may have stopped inside a row.
+                self.session = self.session.to(-(-self.session.steps // row) * row, progress)
+            self.session, self.rate = replace(self.session, batch_size=size), None
         warm = self.session.steps + _WARM_UP_STEPS
         if self.budget.time_limit is not None and self.rate is None:
             goal = min(goal, warm + _WARM_UP_STEPS)
@@ -189,12 +212,10 @@ class _Pace:
     def _by_passes(self) -> int:
         if self.budget.passes is None:
             return _FOR_EVER
-        session, rules, chains = self.session, self.session.plan.rules, len(self.session.plan.chains)
+        session, chains = self.session, len(self.session.plan.chains)
         total = self.budget.passes * session.plan.num_data
         room, size = total - session.cost, session.batch_size
-        if session.ledger is None:
-            size = rules.fit(total)[0]
-        else:
+        if session.ledger is not None:
             # What is left, with the size that a run of that length asks for.
             size = max(size, self._size(session.steps + self._affordable(room, size, chains)))
         return session.steps + self._affordable(room, size, chains)
@@ -226,8 +247,10 @@ class _Pace:
         if self.session.ledger is None:
             # A run without a single row would have nothing to say.
             return 2 * _WARM_UP_STEPS
-        if left < _LEAST_SECONDS or self.rate is None:
+        if left < _LEAST_SECONDS:
             return self.session.steps
+        if self.rate is None:
+            return self.session.steps + 2 * _WARM_UP_STEPS
         goal = self.session.steps + int(_SHARE_OF_TIME * left / max(self.rate, 1e-9))
         if left > 3.0 * self.overhead:
             return goal
@@ -244,14 +267,10 @@ class _Pace:
             return least, "precision out of reach"
         if session.steps < least:
             return least, "precision"
-        assert session.ledger is not None
-        found = estimate(session.ledger, "corrected")
-        mean, sd = found["theta.mean"], found["theta.sd"]
-        hopeless = bool({mean.status, sd.status} & _HOPELESS) and session.steps >= _LONGEST_STAGE * least
+        statuses, worst = session.accuracy
+        hopeless = bool(statuses & _HOPELESS) and session.steps >= _LONGEST_STAGE * least
         if hopeless or session.steps >= _PATIENCE * least:
             return session.steps, "precision out of reach"
-        halves = [0.5 * np.ptp(np.stack(part.interval()), axis=0) / sd.value for part in (mean, sd)]
-        worst = float(np.max(halves))
         if worst <= self.budget.precision:
             return session.steps, "precision"
         longer = min((worst / self.budget.precision) ** 2 * _MARGIN, _LONGEST_STAGE)

@@ -31,6 +31,8 @@ PyTree = Any
 
 _RECORD = "run.json"
 _UNFINISHED = "unfinished.partial"
+# What a session is, but for the target and the data.
+_SAVED = ("plan", "batch_size", "budget", "ledger", "seconds", "outside", "stopped")
 # Arrays are named by their content: a record can only ever meet the arrays that it was written with.
 _ARRAYS = re.compile(r"arrays-([0-9a-f]{16})\.npz")
 # Rows at which a target is recognised by its gradient, and how well another machine must reproduce that.
@@ -45,7 +47,10 @@ def save(session: Session, path: Path) -> None:
     """
     _check_free(path)
     packer: Any = Packer()
-    run = {name: getattr(session, name) for name in ("plan", "batch_size", "ledger", "seconds", "outside", "stopped")}
+    run = {
+        name: getattr(session, name)
+        for name in ("plan", "batch_size", "budget", "ledger", "seconds", "outside", "stopped")
+    }
     run["ledger"] = replace(run["ledger"], carry=_without_target(session))
     record = {
         "format": FORMAT,

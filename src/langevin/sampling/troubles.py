@@ -118,8 +118,8 @@ def after(ledger: "Ledger", survey: Survey, rules: Rules, batch_size: int, outsi
             Trouble(
                 "gradient_noise",
                 f"gradients are {'plain minibatches' if rules.order == 'plain' else 'first-order control variates'}, "
-                f"whose noise makes the variances about {inflation:.0%} too large. More passes allow smaller steps; "
-                f"fewer parameters allow second-order control variates.",
+                f"whose noise makes the variances about {inflation:.0%} too large. A new run with more passes takes "
+                f"smaller steps; fewer parameters allow second-order control variates.",
             )
         )
     if ledger.num_steps + BASE_ROW <= rules.least_steps:

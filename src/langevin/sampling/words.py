@@ -42,7 +42,7 @@ def table(result: "Result") -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
     if len(result.names) > _MOST_ROWS:
-        lines.append(f"... and {len(result.names) - _MOST_ROWS} more parameters: see result.summary()")
+        lines.append(f"... and {_many(len(result.names) - _MOST_ROWS, 'more parameter')}: see result.summary()")
     return "\n".join([*lines, "", _cost(result), *_verdict(result)])
 
 
@@ -62,7 +62,7 @@ def _digits(sd: float) -> int:
 def _cost(result: "Result") -> str:
     chains, steps = len(result.plan.chains), result.session.steps
     return (
-        f"+- is one standard error. {result.passes:.3g} {_unit(result.plan.rules)} of sampling "
+        f"+- is one standard error. {_amount(result.passes, result.plan.rules)} of sampling "
         f"({_many(chains, 'chain')} x {steps:,} steps), {result.setup_passes:.3g} of set-up, {result.seconds:.2g} s."
     )
 
@@ -71,16 +71,25 @@ def _unit(rules: Rules) -> str:
     return "passes" if rules.num_data else "gradients"
 
 
+def _amount(count: float, rules: Rules) -> str:
+    text = f"{count:.3g}"
+    unit = _unit(rules)
+    return (
+        f"{text} {unit.removesuffix('es') if unit == 'passes' else unit.removesuffix('s')}"
+        if text == "1"
+        else f"{text} {unit}"
+    )
+
+
 def _many(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _verdict(result: "Result") -> list[str]:
-    lines = []
+    lines: list[str] = []
     if result.partial:
         lines.append("Interrupted before the budget was spent: these are the results so far.")
-    if result.session.stopped == "precision out of reach":
-        lines.append(f"The precision of {result.plan.budget.precision} was not reached: {_why_not(result)}")
+    lines += _missed(result)
     refused = any(trouble.refused for trouble in result.troubles)
     if result.status == "ok":
         return [*lines, f"Status ok: nothing speaks against these error bars{_modes_seen(result)}."]
@@ -93,12 +102,21 @@ def _verdict(result: "Result") -> list[str]:
 
 
 def _modes_seen(result: "Result") -> str:
-    starts = result.plan.survey.num_starts
-    return f" (one mode found from {starts} starts)" if starts else ""
+    survey = result.plan.survey
+    if not survey.num_starts:
+        return ""
+    unsettled = f", {survey.lost} more did not settle" if survey.lost else ""
+    return f" (one mode found from {survey.num_starts - survey.lost} starts{unsettled})"
 
 
-def _why_not(result: "Result") -> str:
-    return "the status says why." if result.status != "ok" else "more steps would not shrink the bars."
+def _missed(result: "Result") -> list[str]:
+    """A sentence about a precision that was asked for and not reached."""
+    wanted, reached = result.session.budget.precision, result.session.reached
+    if wanted is None or reached <= wanted:
+        return []
+    ended = {"precision out of reach": "more steps would not help", "passes": "the passes are spent"}
+    why = ended.get(result.session.stopped, "time is up" if result.session.stopped == "time_limit" else "interrupted")
+    return [f"The precision of {wanted:g} posterior sds was not reached, {why}: the widest interval has {reached:.2g}."]
 
 
 MEANINGS = {
@@ -120,7 +138,7 @@ def describe_plan(plan: "Plan") -> str:
         f"Plan for {_many(rules.dimension, 'parameter')} and {_data(rules)}, budget {plan.budget.words(unit)}:",
         f"  {_many(len(plan.chains), 'chain')} x {steps}, {_batch(plan.batch_size, rules)}, {_GRADIENTS[rules.order]}",
         f"  whitened steps {plan.delta_0:.3g} (1 + m/1000)^(-1/5), Leimkuhler-Matthews, Poisson-corrected averages",
-        f"  set-up took {plan.setup_cost / plan.num_data:.3g} {unit} and {plan.setup_seconds:.2g} s",
+        f"  set-up took {_amount(plan.setup_cost / plan.num_data, rules)} and {plan.setup_seconds:.2g} s",
         f"  expect standard errors of {_range(plan.expected_mean_error)} posterior sds for means, "
         f"{_range(plan.expected_sd_error)} for sds" + ("" if plan.num_steps else f" after {rules.least_steps} steps"),
     ]
@@ -137,15 +155,17 @@ def explain(result: "Result") -> str:
     """What was run, why, and how far to trust it, in plain words."""
     plan, rules, pilot = result.plan, result.plan.rules, result.plan.pilot
     n = result.session.batch_size
+    grown = f" (n grew from {plan.batch_size} as the run went on)" if n > plan.batch_size else ""
     parts = [
         f"The posterior has {_many(rules.dimension, 'parameter')} and {_data(rules)}. Its mode was found first, at a "
-        f"cost of {plan.anchor.cost / plan.num_data:.3g} {_unit(rules)}; the curvature there ({_whitening(plan)}) "
+        f"cost of {_amount(plan.anchor.cost / plan.num_data, rules)}; the curvature there ({_whitening(plan)}) "
         f"makes a Gaussian approximation, and its sds are the unit of length. Importance sampling from it would keep "
         f"{pilot.ess:.0%} of the draws effective, so the posterior counts as "
         + ("near-Gaussian." if rules.near_gaussian else "not near-Gaussian, and steps are halved."),
         _searched(plan),
         f"{_many(len(plan.chains), 'chain')} made {result.session.steps:,} Leimkuhler-Matthews steps each, from draws "
-        f"of the Gaussian approximation, with {_batch(n, rules)} and {_GRADIENTS[rules.order]}. " + _why_batch(result),
+        f"of the Gaussian approximation, with {_batch(n, rules)}{grown} and {_GRADIENTS[rules.order]}. "
+        + _why_batch(result),
         f"Averages were corrected with the Poisson solution of the Gaussian model: {_gain(result)}. Bars come from "
         f"{int(result.mean.num_batches)} batches of equal time.",
         "\n".join(_verdict(result)),
@@ -191,7 +211,7 @@ def _why_batch(result: "Result") -> str:
     return (
         f"That n keeps the steps stable in the tails (curvature spread {rules.curvature_spread:.3g}) and the excess "
         f"variance from minibatch noise (one-datum variance {rules.noise:.2g}) below {rules.inflation(1.0, n):.1%}. "
-        f"In the far tail a step sees {GUARD_FACTOR} times as many data; that happened {share:.0f} times."
+        f"In the far tail a step sees {GUARD_FACTOR} times as many data; that happened in {share:.0f} of the steps."
     )
 
 
