@@ -174,14 +174,15 @@ def test_the_first_limit_reached_ends_the_run(result):
 
 
 def test_ctrl_c_returns_a_partial_result(result):
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    try:
-        found = result.extend(passes=1e6, progress=False)
-    finally:
-        timer.cancel()
-    assert found.partial and found.session.steps > result.session.steps
-    assert "Interrupted" in str(found)
+    for seconds in (0.3, 0.6, 1.0):  # into a segment, or between two
+        timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        try:
+            found = result.extend(precision=1e-7, progress=False)
+        finally:
+            timer.cancel()
+        assert found.partial and found.session.steps > result.session.steps
+        assert "Interrupted" in str(found)
 
 
 def test_a_target_without_data_counts_gradients():
@@ -213,6 +214,63 @@ def test_bad_budgets_are_refused(changed, message):
 def test_a_target_must_be_a_target():
     with pytest.raises(ValueError, match=r"target must be an lv\.Target"):
         lv.sample(lambda t: 0.0, None, jnp.zeros(1), passes=5)
+
+
+def test_a_run_can_be_extended_by_time(result):
+    longer = result.extend(time_limit=2.0)
+    assert longer.session.steps > result.session.steps and longer.session.stopped == "time_limit"
+
+
+def test_a_generous_limit_beside_a_tight_one_does_not_make_steps_dearer():
+    alone, beside = (lv.sample(*POSTERIOR, precision=0.02, **more) for more in ({}, {"passes": 1e9}))
+    assert beside.session.batch_size == alone.session.batch_size
+    assert beside.passes == alone.passes
+
+
+def test_a_precision_that_was_not_reached_is_named():
+    found = lv.sample(*POSTERIOR, passes=5, precision=1e-7)
+    assert "precision of 1e-07 posterior sds was not reached, the passes are spent" in str(found)
+
+
+def test_a_run_that_stopped_inside_a_row_goes_on_with_larger_minibatches(result):
+    inside = lv.Result(result.session.to(result.session.steps + 5, False))
+    longer = inside.extend(passes=180)
+    assert longer.session.batch_size > result.session.batch_size and longer.status == "ok"
+
+
+def test_every_entry_of_an_array_is_judged_by_itself(result):
+    found = result.expectation(lambda t: jnp.stack([t[0], 1.0 * (t[0] > 0.47), 1.0 * (t[0] > 1e6)]))
+    assert found.statuses.tolist() == ["ok", "uncorrected", "too_few_batches"]
+    assert np.isnan(found.stderr[2])
+
+
+def test_a_phi_that_is_not_finite_is_refused(result):
+    with pytest.raises(ValueError, match=r"phi must be finite .* draws"):
+        result.expectation(lambda t: jnp.log(t[0] - 0.5))
+
+
+def test_quantiles_beyond_the_draws_have_no_bar(result):
+    found = result.quantiles((0.5, 0.9999))
+    assert found.statuses[0].tolist() == ["uncorrected"] * 3 and found.statuses[1].tolist() == ["too_few_batches"] * 3
+    assert np.isnan(found.stderr[1]).all()
+
+
+def test_chains_of_a_pair_mirror_each_other_and_share_their_minibatches(result):
+    theta = result.draws.theta - result.plan.anchor.theta
+    first, second = theta[0], theta[1]
+    assert np.corrcoef(first.ravel(), second.ravel())[0, 1] < -0.9
+    assert abs(np.corrcoef(first.ravel(), theta[2].ravel())[0, 1]) < 0.3
+
+
+@pytest.mark.parametrize("chains", [3, [0, 2], [1, 2]])
+def test_chains_come_in_pairs(chains):
+    with pytest.raises(ValueError, match="chains must be 1 or even"):
+        lv.sample(*POSTERIOR, passes=5, chains=chains)
+
+
+def test_one_chain_is_enough():
+    found = lv.sample(*POSTERIOR, passes=20, chains=1)
+    assert found.status == "ok" and found.mean.num_batches == 20
 
 
 @pytest.mark.slow

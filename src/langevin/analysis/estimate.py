@@ -256,6 +256,8 @@ class _Setting:
             beyond=beyond,
             uncorrected=blind,
             trend=self.method != "corrected" and line is not None and not self.ledger.exact,
+            # A whitened run starts at draws of the Laplace approximation: there is next to nothing to settle.
+            settling=not self.ledger.whitened,
             inflation=None if self.noise is None else self.noise.inflation,
             noisy=self.ledger.noisy,
             reused=self.method == "corrected" and not self.ledger.iid,

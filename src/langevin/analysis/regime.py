@@ -76,6 +76,7 @@ def judge(
     beyond: NDArray[np.bool_],
     uncorrected: bool,
     trend: bool,
+    settling: bool,
     inflation: Array | None,
     noisy: bool,
     reused: bool,
@@ -110,7 +111,7 @@ def judge(
         "too_few_batches": remembered,
         "bias_dominates": beyond,
         "gradient_noise": inflated if noisy else False,
-        "transient": errorbars.transient(means, batches.omega, batches.step, trend) | stuck,
+        "transient": (errorbars.transient(means, batches.omega, batches.step, trend) if settling else False) | stuck,
         "uncorrected": uncorrected,
         "not_gaussian": (spread.kurtosis > kurtosis) | (False if noisy else inflated),
     }

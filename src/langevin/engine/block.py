@@ -101,9 +101,9 @@ def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block
             sums["acceptance"] = sums["acceptance"] + state.acceptance
         elif program.whitened:
             clock = block.start.plus(at + 1)
-            grad, far = whitened_gradient(program, parts, theta, draw, k, at, clock, keys)
+            grad, seen = whitened_gradient(program, parts, theta, draw, k, at, clock, keys)
             state = move(state, grad, noise, delta)
-            sums["far"] = sums["far"] + far
+            sums |= {name: sums[name] + count for name, count in seen.items()}
         else:
             grad = gradient(program, parts, theta, draw, k, at)
             state = move(state, grad, noise, delta)
@@ -221,7 +221,7 @@ def initial_carry(program: Program, parts: Parts, theta: Array, settings: Array)
             if program.whitened:
                 eta = keys["sign"] * eta
                 theta = keys["sign"] * random.normals(keys["start"], zero, 1, program.layout.size)
-                extra["far"] = jnp.zeros((), theta.dtype)
+                extra = {"far": jnp.zeros((), theta.dtype), "rounds": jnp.zeros((), theta.dtype)}
             state, grad = parts.kernel.init(theta, eta), jnp.zeros_like(theta)
         sums = contributions(program, parts, theta, grad, jnp.zeros((), theta.dtype), jnp.zeros((), theta.dtype))
         return Carry(state, jax.tree.map(jnp.zeros_like, {**sums, **extra}))

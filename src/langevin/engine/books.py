@@ -76,8 +76,7 @@ class Books:
         """Datum visits of rows of `steps` transitions each, (rows, settings, chains)."""
         shape = next(sums for name, sums in rows.items() if name.startswith("values/")).shape[:3]
         visits = np.full(shape, float(steps * self.call.cost_per_step))
-        extra = (self.program.guard - 1) * self.program.batch_size
-        return visits + extra * rows["far"] if extra else visits
+        return visits + self.program.batch_size * rows["rounds"] if self.program.guard > 1 else visits
 
     def ledger(self, m: int, carry: Carry | None, interrupted: bool) -> Ledger:
         """The books as they stand after m transitions; without a carry (a divergence), the whole rows before it."""

@@ -26,7 +26,7 @@ class Parts(NamedTuple):
     anchor: Array
     covariance: Array
     frame: Any
-    far: Array
+    borders: Array
     references: tuple[Array, ...]
     traces: tuple[Array, ...]
 
@@ -48,20 +48,23 @@ def chain_gradient(program: Program, parts: Parts, theta: Array, page: Any, k: A
 
 def whitened_gradient(
     program: Program, parts: Parts, z: Array, page: Any, k: Array, at: Array, clock: Clock, keys: dict[str, Array]
-) -> tuple[Array, Array]:
-    """Gradient estimate of one chain in the whitened coordinates z, and whether z lies in the far tail.
+) -> tuple[Array, dict[str, Array]]:
+    """Gradient estimate of one chain in the whitened coordinates z; whether z is far out, and the guard's extra rounds.
 
-    There the guard is called: `program.guard` minibatches in place of one. They go through the same code, round by
-    round, so that it is compiled once; a chain that stays in the bulk is the same to the bit with or without a guard.
+    Outside the bulk the guard is called: several minibatches in place of one, `program.guard` of them far out and the
+    square root of that in between. They go through the same code, round by round, so that it is compiled once; a chain
+    that stays in the bulk is the same to the bit with or without a guard.
     """
     frame, layout = parts.frame, program.layout
-    theta, far = frame.theta(z), jnp.sum(z * z) > parts.far
+    theta, square = frame.theta(z), jnp.sum(z * z)
+    out, far = square > parts.borders[0], square > parts.borders[1]
+    seen = {"far": far.astype(z.dtype), "rounds": jnp.zeros((), z.dtype)}
     base = parts.gradient.whitened_base(program.target, theta, z, frame, layout)
     if not program.num_data:
-        return base, far.astype(z.dtype)
+        return base, seen
     if program.guard == 1:
         term = _minibatch_term(program, parts, theta, page, k, at)
-        return base + frame.pull(term), far.astype(z.dtype)
+        return base + frame.pull(term), seen
     first_rows = program.subsample.rows(page, k, program.page, program.num_data)
 
     def guard_rows(round: Array) -> Array:
@@ -73,9 +76,9 @@ def whitened_gradient(
         batch = jax.tree.map(lambda leaf: leaf.at[rows].get(mode="promise_in_bounds"), parts.data)
         return total + _scaled_term(program, parts, theta, batch)
 
-    rounds = jnp.where(far, program.guard, 1)
+    rounds = jnp.where(far, program.guard, jnp.where(out, program.half_guard, 1))
     term = lax.fori_loop(0, rounds, add, jnp.zeros_like(z)) / rounds.astype(z.dtype)
-    return base + frame.pull(term), far.astype(z.dtype)
+    return base + frame.pull(term), {**seen, "rounds": (rounds - 1).astype(z.dtype)}
 
 
 def _minibatch_term(program: Program, parts: Parts, theta: Array, page: Any, k: Array, at: Array) -> Array:

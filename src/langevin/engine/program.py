@@ -1,6 +1,7 @@
 """The static description of a run: everything that decides what is compiled, and nothing that changes along the way."""
 
 from dataclasses import dataclass
+from math import ceil, sqrt
 from typing import Any
 
 from langevin.gradients import DatumGradient
@@ -26,7 +27,7 @@ class Program:
     `layout_kind` is "wide" (chains are vector lanes, observations are summed in turn) or "chain" (chains one after the
     other, observations are vector lanes). The two add up a minibatch in different orders, so a trajectory is a function
     of (seed, chain, layout_kind), bit for bit, but never of how many chains or steps run together. `whitened` runs move
-    in the anchor's coordinates z; where z leaves the bulk, a step sees `guard` minibatches in place of one.
+    in the anchor's coordinates z; far out a step sees `guard` minibatches in place of one.
     """
 
     target: Target
@@ -50,6 +51,11 @@ class Program:
     def batch_size(self) -> int:
         """Data visited in one step; 0 for a target without data."""
         return self.num_data if self.subsample is None else self.subsample.size(self.num_data)
+
+    @property
+    def half_guard(self) -> int:
+        """Minibatches of a step between the bulk and the far tail."""
+        return ceil(sqrt(self.guard))
 
     @property
     def gradient_outer(self) -> bool:

@@ -68,8 +68,8 @@ def run(
     `whiten=True` moves in the anchor's coordinates z, theta = anchor + L z: steps are in units of the posterior's
     width, and chains start at draws of the Laplace approximation, not at theta_0. Chains 2k and 2k + 1 are an
     antithetic pair: the same minibatches, and noise and start turned around. Each has the right law by itself, and odd
-    errors cancel in their mean. A step from the far tail, where |z|^2
-    is in the outer 1e-4 of the chi-square law, sees `guard` minibatches (of `WithReplacement`) in place of one.
+    errors cancel in their mean. A step from the far tail, the outer 1e-4 of the chi-square law of |z|^2, sees `guard`
+    minibatches (of `WithReplacement`) in place of one, and sqrt(guard) of them in the outer 1e-2.
 
     Cost: num_steps * n datum visits a chain. Memory does not grow with num_steps. Ctrl-C returns the partial ledger.
 

@@ -37,8 +37,8 @@ PyTree = Any
 # Transitions of one dispatch at most, and floats of its row buffer at most.
 _CAPACITY = 8192
 _ROW_FLOATS = 2**22
-# The guard is called where |z|^2 exceeds the chi-square law's tail of this mass: once in 10^4 steps on a Gaussian.
-_TAIL = 1e-4
+# Mass beyond the bulk and in the far tail of a Gaussian: the guard is called half in the one, in full in the other.
+TAILS = (1e-2, 1e-4)
 
 
 @dataclass(frozen=True)
@@ -237,17 +237,17 @@ def _parts(program, source, kernel, gradient, chains, seed, anchor, theta) -> tu
         anchor=None if anchor is None else centre,
         covariance=None if anchor is None or program.whitened else jnp.asarray(anchor.covariance, jnp.float32),
         frame=Frame.of(anchor) if program.whitened else None,
-        far=_far(program.layout.size) if program.whitened else None,
+        borders=_borders(program.layout.size) if program.whitened else None,
         traces=tuple(jnp.asarray(trace, jnp.float32) for trace in traces if trace is not None),
     )
     return parts, columns
 
 
-def _far(dimension: int) -> jax.Array:
-    """|z|^2 beyond which a standard normal vector is in its outer 1e-4."""
-    from scipy.special import gammaincinv
+def _borders(dimension: int) -> jax.Array:
+    """|z|^2 where the bulk of a standard normal vector ends and where its far tail begins."""
+    from scipy.special import gammainccinv
 
-    return jnp.float32(2.0 * gammaincinv(dimension / 2, 1.0 - _TAIL))
+    return jnp.asarray(2.0 * gammainccinv(dimension / 2, np.array(TAILS)), jnp.float32)
 
 
 def _second_derivatives(program: Program, observable: Any, anchor: Anchor | None) -> np.ndarray | None:

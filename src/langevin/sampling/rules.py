@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from langevin.anchor import Anchor
+from langevin.engine.setup import TAILS
 from langevin.pilot import Pilot
 from langevin.schedules import Power
 
@@ -25,8 +26,7 @@ LEAST_ESS = 0.05
 _INFLATION, _AT_STEPS = 0.005, 4000
 # A minibatch larger than this share of the data is better replaced by all of them; so are those of few data.
 _LARGEST_SHARE, _FEW_DATA = 1 / 3, 50
-# A Gaussian leaves the bulk in one step of 10^4. A step that leaves it sees so many times as many data.
-FAR_SHARE = 1e-4
+# A step from the far tail sees so many times as many data, one from beyond the bulk the square root of that.
 GUARD_FACTOR = 100
 # Steps that each chain should record, and when the posterior is not near-Gaussian.
 LEAST_STEPS, LEAST_STEPS_SKEWED = 300, 1000
@@ -122,7 +122,12 @@ class Rules:
 
     def step_cost(self, batch_size: int) -> float:
         """Datum visits that a step is expected to cost, with the guard's calls on a Gaussian."""
-        return max(batch_size, 1) * (1.0 + FAR_SHARE * (self.guard(batch_size) - 1))
+        return max(batch_size, 1) * (1.0 + self.extra_rounds(batch_size))
+
+    def extra_rounds(self, batch_size: int) -> float:
+        """Minibatches that the guard is expected to add to a step of a Gaussian."""
+        guard = self.guard(batch_size)
+        return TAILS[0] * (np.sqrt(guard) - 1.0) + TAILS[1] * (guard - np.sqrt(guard))
 
     def fit(self, visits: float) -> tuple[int, float]:
         """The fixed point (n, S) of n = batch_size(S) and S = visits/n: both depend on each other.

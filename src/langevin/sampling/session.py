@@ -21,7 +21,6 @@ from langevin.kernels import LeimkuhlerMatthews
 from langevin.observables import Moments
 from langevin.sampling.budget import Budget
 from langevin.sampling.plan import Plan
-from langevin.sampling.rules import FAR_SHARE
 from langevin.target import Layout, Target
 
 # Kept draws of a chain, fewer where theta is long: they are what `expectation` and quantiles are made of.
@@ -223,22 +222,24 @@ class _Pace:
     def _affordable(self, room: float, size: int, chains: int) -> int:
         """Steps a chain that `room` datum visits pay for, the guard's calls included.
 
-        How often it is called is known after a first half of the run. Their number scatters like a Poisson variable:
-        three standard deviations stay in reserve, and what is left of that is spent by the next, shorter segment.
+        How many rounds it adds is known after a first half of the run. Their number scatters: three standard deviations
+        stay in reserve, and what is left of that is spent by the next, shorter segment.
         """
+        if room <= 0:
+            return 0
         session, rules = self.session, self.session.plan.rules
-        call = (rules.guard(size) - 1) * size
-        if not call:
-            return int(room / (chains * max(size, 1)))
-        rate, share = FAR_SHARE, 0.5
-        if session.ledger is not None and session.ledger.far is not None:
-            # As if one call in 1/FAR_SHARE steps had come before.
-            rate, share = float(session.ledger.far.sum() + 1.0) / (session.steps * chains + 1.0 / FAR_SHARE), 1.0
-        expected = share * room / (size + rate * call)
-        reserve = 3.0 * call * np.sqrt(rate * max(expected, 0.0))
-        steps = int((share * room - reserve) / (chains * (size + rate * call)))
-        # The last row or two are hardly ever hit by a call.
-        return steps if steps >= BASE_ROW else max(int(room / (chains * size)), 0)
+        guard = rules.guard(size)
+        extra, share = rules.extra_rounds(size), 0.5 if guard > 1 else 1.0
+        if session.ledger is not None:
+            steps = session.steps * chains
+            # As if a thousand steps of a Gaussian had come before.
+            extra, share = (session.cost / size - steps + 1e3 * extra) / (steps + 1e3) if guard > 1 else 0.0, 1.0
+        each = max(size, 1) * (1.0 + max(extra, 0.0))
+        # A stay in the far tail is a few calls of `guard` rounds.
+        reserve = 3.0 * size * np.sqrt(3.0 * guard * max(extra, 0.0) * share * room / each)
+        steps = int((share * room - reserve) / (chains * each))
+        # The last rows one by one: few of them are hit by a call.
+        return steps if steps >= BASE_ROW else min(int(room / (chains * each)), BASE_ROW)
 
     def _by_time(self) -> int:
         if self.budget.time_limit is None:

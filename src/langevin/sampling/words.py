@@ -211,7 +211,7 @@ def _why_batch(result: "Result") -> str:
     return (
         f"That n keeps the steps stable in the tails (curvature spread {rules.curvature_spread:.3g}) and the excess "
         f"variance from minibatch noise (one-datum variance {rules.noise:.2g}) below {rules.inflation(1.0, n):.1%}. "
-        f"In the far tail a step sees {GUARD_FACTOR} times as many data; that happened in {share:.0f} of the steps."
+        f"Outside the bulk steps see up to {GUARD_FACTOR} times as many data; {share:.0f} steps were far out."
     )
 
 
