@@ -19,6 +19,8 @@ Array = NDArray[np.float64]
 
 METHODS = ("raw", "corrected", "intercept")
 LEAST_ACCEPTANCE = 0.01
+# In posterior sds: nobody is misled by the shape of a bar that is shorter than this.
+NEGLIGIBLE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -190,8 +192,11 @@ class _Setting:
         first, m1 = influence[..., :d], mean[:, :d]
         theta = None if anchor is None else anchor.theta
         linear = None if hessian is None else hessian[:d]
-        yield ".mean", self._entry(batches, m1 + column.reference, first, linear, theta, (d,))
         i, j = column.pairs
+        # Posterior sds, and what second moments are measured by.
+        unit = None if anchor is None else anchor.sd
+        units = None if unit is None else 2.0 * unit[i] * unit[j]
+        yield ".mean", self._entry(batches, m1 + column.reference, first, linear, theta, (d,), unit)
         # Bias of u_i u_j - m1_i m1_j: that of the first moments vanishes to first order.
         quadratic = None if hessian is None else hessian[d:]
         second = influence[..., d:] - m1[:, None, None, i] * first[..., j] - m1[:, None, None, j] * first[..., i]
@@ -200,7 +205,7 @@ class _Setting:
         short = count / max(count - 1, 1) * np.einsum("gckv,gckv->gv", first[..., i], first[..., j])
         covariance = mean[:, d:] - m1[:, i] * m1[:, j] + short
         laplace = None if column.trace is None else 0.5 * column.trace[d:]
-        both = self._entry(batches, covariance, second, quadratic, laplace, (len(i),))
+        both = self._entry(batches, covariance, second, quadratic, laplace, (len(i),), units)
         diagonal = np.flatnonzero(i == j)
         variance = replace(_take(both, diagonal), log_scale=True)
         variance = replace(variance, statuses=worse(variance.statuses, "not_gaussian", variance.value <= 0))
@@ -226,8 +231,9 @@ class _Setting:
         hessian: Array | None,
         laplace: Array | None,
         shape: tuple[int, ...],
+        unit: Array | None = None,
     ) -> Estimate:
-        """One Estimate from linearised batch values."""
+        """One Estimate from linearised batch values; `unit` is the posterior's own scale, where it is known."""
         means = value[:, None, None] + influence * (batches.total / batches.omega[:, None])
         line = None
         if batches.spread > extrapolate.LEAST_SPREAD and batches.count > 4:
@@ -263,6 +269,7 @@ class _Setting:
             reused=self.method == "corrected" and not self.ledger.iid,
             relaxations=self.relaxations,
             stuck=self.stuck,
+            negligible=np.False_ if unit is None else spread.stderr < NEGLIGIBLE * unit,
         )
         chains = len(self.ledger.chains) if self.pool else 1
 

@@ -82,6 +82,7 @@ def judge(
     reused: bool,
     relaxations: float | None,
     stuck: bool,
+    negligible: NDArray[np.bool_] | np.bool_,
 ) -> NDArray[np.int64]:
     """Index into STATUSES of every value, (groups, values): the worst that applies.
 
@@ -90,7 +91,7 @@ def judge(
     gradient_noise: the noise makes the sd half as large again, or `reused` minibatches make more than 2% of
     the variance under the correction; where exact gradients do that, it means `not_gaussian`. transient: see
     `errorbars.transient`, and chains that are `stuck`. not_gaussian: a kurtosis so high that the degrees of freedom
-    stand at their floor of 3, where one batch makes the bar.
+    stand at their floor of 3, where one batch makes the bar; unless the bar is `negligible` for the posterior.
     """
     chains = batches.sums.shape[1]
     # The degrees of freedom 2K/(kurt - 1) reach 3 here; below, they widen the interval as much as is needed.
@@ -113,7 +114,7 @@ def judge(
         "gradient_noise": inflated if noisy else False,
         "transient": (errorbars.transient(means, batches.omega, batches.step, trend) if settling else False) | stuck,
         "uncorrected": uncorrected,
-        "not_gaussian": (spread.kurtosis > kurtosis) | (False if noisy else inflated),
+        "not_gaussian": ((spread.kurtosis > kurtosis) & ~negligible) | (False if noisy else inflated),
     }
     conditions = [np.broadcast_to(applies[status], spread.stderr.shape) for status in STATUSES[:-1]]
     return np.select(conditions, range(len(conditions)), default=len(conditions))
