@@ -179,14 +179,14 @@ def aligned(words: tuple[str, ...]) -> str:
 
 
 def write_page(page: Path, rows: list[Row]) -> None:
-    """Replaces what stands between the page's marks by the table in Markdown."""
-    text = page.read_text()
-    head, rest = text.split(FIRST_MARK, 1)
+    """Puts the rows into the table between the page's marks, in place of those of the same targets."""
+    head, rest = page.read_text().split(FIRST_MARK, 1)
     mark, rest = rest.split("\n", 1)
-    tail = rest[rest.index(LAST_MARK) :]
-    lines = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD)]
-    lines += [f"| {' | '.join(cells(row))} |" for row in rows]
-    page.write_text(f"{head}{FIRST_MARK}{mark}\n\n" + "\n".join(lines) + f"\n\n{tail}")
+    old, tail = rest.split(LAST_MARK, 1)
+    found = {line.split("|")[1].strip(): line for line in old.splitlines() if line.startswith("|")}
+    found |= {row.name: f"| {' | '.join(cells(row))} |" for row in rows}
+    table = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD), *(found[name] for name in BUILDERS if name in found)]
+    page.write_text(f"{head}{FIRST_MARK}{mark}\n\n" + "\n".join(table) + f"\n\n{LAST_MARK}{tail}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 METHODS = ("raw", "corrected", "intercept")
 LEAST_ACCEPTANCE = 0.01
 # In posterior sds: nobody is misled by the shape of a bar that is shorter than this.
-NEGLIGIBLE = 1e-3
+NEGLIGIBLE = 5e-3
 
 
 @dataclass(frozen=True)

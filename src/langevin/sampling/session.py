@@ -274,5 +274,6 @@ class _Pace:
             return session.steps, "precision out of reach"
         if worst <= self.budget.precision:
             return session.steps, "precision"
-        longer = min((worst / self.budget.precision) ** 2 * _MARGIN, _LONGEST_STAGE)
+        # A bar that is not known yet (NaN) asks for the longest stage.
+        longer = np.fmin((worst / self.budget.precision) ** 2 * _MARGIN, _LONGEST_STAGE)
         return int(np.ceil(session.steps * longer)) + 256, "precision"
