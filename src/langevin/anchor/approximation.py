@@ -1,6 +1,6 @@
 """The Laplace approximation as a value: where the mode is, how wide it is, and what control variates need there."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -42,9 +42,9 @@ class Anchor:
     likelihood_grad: Any
     likelihood_hessian: Any
     layout: Layout
-    cost: int = 0
-    gradient_norm: float = 0.0
-    positive: bool = True
+    cost: int = field(default=0, repr=False)
+    gradient_norm: float = field(default=0.0, repr=False)
+    positive: bool = field(default=True, repr=False)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Anchor) and self._content() == other._content()

@@ -231,12 +231,12 @@ class _Pace:
         guard = rules.guard(size)
         extra, share = rules.extra_rounds(size), 0.5 if guard > 1 else 1.0
         if session.ledger is not None:
-            steps = session.steps * chains
-            # As if a thousand steps of a Gaussian had come before.
-            extra, share = (session.cost / size - steps + 1e3 * extra) / (steps + 1e3) if guard > 1 else 0.0, 1.0
-        each = max(size, 1) * (1.0 + max(extra, 0.0))
+            # Too low where the minibatches were smaller before: never less than on a Gaussian.
+            measured = session.cost / (max(size, 1) * session.steps * chains) - 1.0
+            extra, share = max(extra, measured) if guard > 1 else 0.0, 1.0
+        each = max(size, 1) * (1.0 + extra)
         # A stay in the far tail is a few calls of `guard` rounds.
-        reserve = 3.0 * size * np.sqrt(3.0 * guard * max(extra, 0.0) * share * room / each)
+        reserve = 3.0 * size * np.sqrt(3.0 * guard * extra * share * room / each)
         steps = int((share * room - reserve) / (chains * each))
         # The last rows one by one: few of them are hit by a call.
         return steps if steps >= BASE_ROW else min(int(room / (chains * each)), BASE_ROW)
