@@ -422,4 +422,4 @@ def test_analysis_stands_on_numpy_and_scipy_alone():
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
             assert {name.split(".")[0] for name in names} <= allowed, file
-    assert Estimate.__module__ == "langevin.analysis.estimate"
+    assert Estimate.__module__ == "langevin.analysis.value"

@@ -1,16 +1,17 @@
 """`estimate`: every expectation of a ledger with its error bar, its bias and a status."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from langevin.analysis import errorbars, extrapolate
-from langevin.analysis.errorbars import Batches, Rows, t_quantile
+from langevin.analysis.errorbars import Batches, Rows
 from langevin.analysis.extrapolate import AnchorBias
-from langevin.analysis.regime import STATUSES, judge, words, worse
+from langevin.analysis.regime import judge, words, worse
+from langevin.analysis.value import Estimate
 
 if TYPE_CHECKING:
     from langevin.engine.ledger import Column, Ledger
@@ -21,73 +22,6 @@ METHODS = ("raw", "corrected", "intercept")
 LEAST_ACCEPTANCE = 0.01
 # In posterior sds: nobody is misled by the shape of a bar that is shorter than this.
 NEGLIGIBLE = 5e-3
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """An expectation with its standard error and how it could be wrong.
-
-        interval = value +- t_df stderr,  or value exp(+- t_df stderr / value) for variances and sds
-
-    Arrays have the shape of the observable, after leading axes for schedule settings and, unpooled, chains.
-    `stderr`^2 = `sigma2` / (chains T_m): sigma2 estimates the variance of the central limit theorem. `bias`
-    is the estimated bias of `value` (NaN if unknown, 0 for an intercept) and is not taken off. `statuses`
-    judges every value, `status` the worst.
-    """
-
-    value: Array
-    stderr: Array
-    df: Array
-    bias: Array
-    sigma2: Array
-    kurtosis: Array
-    statuses: NDArray[np.str_]
-    T_m: Array
-    B_m: Array
-    num_batches: Array
-    laplace: Array | None = None
-    noise_inflation: Array | None = None
-    log_scale: bool = False
-
-    @property
-    def status(self) -> str:
-        """The worst word in `statuses`; see STATUSES for the order."""
-        present = set(np.unique(self.statuses).tolist())
-        return next(status for status in STATUSES if status in present)
-
-    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
-        """Lower and upper ends of the central interval; that of a variance below 0 starts at 0."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie in (0, 1), got {level!r}. Try level=0.95.")
-        half = t_quantile(0.5 + 0.5 * level, self.df) * self.stderr
-        if not self.log_scale:
-            return self.value - half, self.value + half
-        positive = self.value > 0
-        with np.errstate(over="ignore"):  # a value near 0 may be anything: its interval ends at infinity
-            ratio = np.exp(half / np.where(positive, self.value, 1.0))
-        lower = np.where(positive, self.value / ratio, 0.0)
-        return lower, np.where(positive, self.value * ratio, np.maximum(self.value + half, 0.0))
-
-    def __str__(self) -> str:
-        if self.value.size > 8:
-            typical = f"median stderr {np.nanmedian(self.stderr):.2g}"
-            return f"{self.value.shape} values, {typical} [{self.status}]"
-        entries = zip(self.value.ravel(), self.stderr.ravel(), strict=True)
-        text = ", ".join(plus_minus(value, stderr) for value, stderr in entries)
-        return f"{text if self.value.size == 1 else f'[{text}]'} [{self.status}]"
-
-    def __repr__(self) -> str:
-        return f"Estimate({self})"
-
-
-def plus_minus(value: float, stderr: float) -> str:
-    """The value to the second digit of its standard error."""
-    if not np.isfinite(stderr) or stderr <= 0 or not np.isfinite(value):
-        return f"{value:.6g} +- {stderr:.2g}"
-    digits = 1 - int(np.floor(np.log10(stderr)))
-    if digits < 0 or digits > 8:
-        return f"{value:.6g} +- {stderr:.2g}"
-    return f"{value:.{digits}f} +- {stderr:.{digits}f}"
 
 
 def estimate(ledger: "Ledger", method: str = "raw", pool: bool = True) -> dict[str, Estimate]:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from langevin.analysis import errorbars
-from langevin.analysis.estimate import Estimate
+from langevin.analysis.value import Estimate
 
 if TYPE_CHECKING:
     from langevin.engine.ledger import Ledger

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from langevin.analysis.estimate import Estimate, estimate
+from langevin.analysis.estimate import estimate
 from langevin.analysis.regime import worse
+from langevin.analysis.value import Estimate
 from langevin.data.source import as_source
 from langevin.engine.ledger import Column, Ledger
 from langevin.frame import sigma_times

@@ -124,11 +124,11 @@ def plan(
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     budget = Budget(passes, time_limit, precision).checked()
     source = None if data is None else as_source(data)
-    numbers = in_pairs(read_chains(chains))
+    numbers = _in_pairs(read_chains(chains))
     return made(target, source, theta_0, budget, numbers, whole_number("seed", seed, 0, 2**64 - 1))
 
 
-def in_pairs(chains: np.ndarray) -> np.ndarray:
+def _in_pairs(chains: np.ndarray) -> np.ndarray:
     """The chain numbers, if they are one or complete pairs 2k and 2k + 1."""
     pairs = np.unique(chains // 2, return_counts=True)[1]
     require(len(chains) == 1 or np.all(pairs == 2), "chains", chains.tolist(), "1 or even: they go in pairs", "4")

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from langevin.analysis.estimate import Estimate, estimate
+from langevin.analysis.estimate import estimate
 from langevin.analysis.quantiles import quantiles
 from langevin.analysis.regime import STATUSES, worse, worst
+from langevin.analysis.value import Estimate
 from langevin.engine.draws import Draws
 from langevin.engine.ledger import Ledger
 from langevin.sampling.budget import Budget

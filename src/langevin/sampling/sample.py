@@ -5,9 +5,7 @@ from time import monotonic
 from typing import Any
 
 from langevin.data.source import as_source
-from langevin.engine.checks import read_chains, require, whole_number
-from langevin.sampling.budget import Budget
-from langevin.sampling.plan import in_pairs, made
+from langevin.sampling.plan import plan
 from langevin.sampling.result import Result
 from langevin.sampling.session import Session
 from langevin.target import Target
@@ -50,10 +48,8 @@ def sample(
         'ok'
     """
     began = monotonic()
-    require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
-    budget = Budget(passes, time_limit, precision).checked()
     source = None if data is None else as_source(data)
-    numbers, seed = in_pairs(read_chains(chains)), whole_number("seed", seed, 0, 2**64 - 1)
-    plan = made(target, source, theta_0, budget, numbers, seed)
-    session = Session(target, source, plan, plan.batch_size, budget)
-    return Result(session.spend(budget, began, progress))
+    limits = {"passes": passes, "time_limit": time_limit, "precision": precision}
+    chosen = plan(target, source, theta_0, **limits, chains=chains, seed=seed)
+    session = Session(target, source, chosen, chosen.batch_size, chosen.budget)
+    return Result(session.spend(chosen.budget, began, progress))

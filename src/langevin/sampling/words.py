@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from langevin.analysis.estimate import plus_minus
+from langevin.analysis.value import plus_minus
 from langevin.sampling.rules import GUARD_FACTOR, Rules
 from langevin.sampling.troubles import reach
 
