@@ -2,6 +2,14 @@
 
 from langevin.gradients.control_variate import ControlVariate
 from langevin.gradients.plain import Minibatch
-from langevin.gradients.protocol import CustomGradient, DatumGradient, WhitenedGradient
+from langevin.gradients.protocol import AnchoredGradient, CustomGradient, DatumGradient, Posterior, StatefulGradient
 
-__all__ = ["ControlVariate", "CustomGradient", "DatumGradient", "Minibatch", "WhitenedGradient"]
+__all__ = [
+    "AnchoredGradient",
+    "ControlVariate",
+    "CustomGradient",
+    "DatumGradient",
+    "Minibatch",
+    "Posterior",
+    "StatefulGradient",
+]

@@ -36,23 +36,27 @@ class ControlVariate:
 
     def base(self, target, theta):
         """The part that needs no data: the prior's gradient and the polynomial's sum over all data."""
-        layout = self.anchor.layout
-        step = layout.ravel(theta) - self.anchor.theta
-        total = self.anchor.likelihood_grad
+        anchor, layout = self.anchor, self.anchor.layout
+        total = anchor.likelihood_grad
         if self.order == 2:
-            total = total + jnp.dot(self.anchor.likelihood_hessian, step)
+            total = total + jnp.dot(anchor.likelihood_hessian, layout.ravel(theta) - anchor.theta)
         return jax.tree.map(jnp.add, jax.grad(target.log_prior)(theta), layout.unravel(total))
 
-    def whitened_base(self, target, theta, z, frame, layout):
-        """L' base at flat theta = anchor + L z; to second order -z + L' (what the prior adds beyond its polynomial).
+    @property
+    def anchored(self):
+        """Whether the base holds the whole Laplace model: to second order it does."""
+        return self.order == 2
 
-        L'HL = I is known: multiplying it out in float32 would lose what a collinear posterior cannot spare.
-        """
-        prior = jax.grad(lambda t: target.log_prior(layout.unravel(t)))
-        if self.order == 1:
-            return frame.pull(prior(theta) + self.anchor.likelihood_grad)
-        there, along = jax.jvp(prior, (frame.centre,), (theta - frame.centre,))
-        return frame.pull(prior(theta) - (there + along) + (there + self.anchor.likelihood_grad)) - z
+    def beyond(self, target, theta):
+        """What base holds beyond the Laplace model: the gradient at the anchor, and the prior's own remainder."""
+        prior = jax.grad(target.log_prior)
+        anchor, total = self.anchor.layout.unravel(self.anchor.theta), self.anchor.layout.unravel(
+            self.anchor.likelihood_grad
+        )
+        there, along = jax.jvp(prior, (anchor,), (jax.tree.map(jnp.subtract, theta, anchor),))
+        return jax.tree.map(
+            lambda here, p, q, sum_grad: here - (p + q) + (p + sum_grad), prior(theta), there, along, total
+        )
 
     def term(self, log_likelihood, theta):
         """The remainder of the gradient beyond the polynomial."""

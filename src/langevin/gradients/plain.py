@@ -17,10 +17,6 @@ class Minibatch:
         """grad log prior."""
         return jax.grad(target.log_prior)(theta)
 
-    def whitened_base(self, target, theta, z, frame, layout):
-        """L' grad log prior at flat theta = anchor + L z."""
-        return frame.pull(jax.grad(lambda t: target.log_prior(layout.unravel(t)))(theta))
-
     def term(self, log_likelihood, theta):
         """grad log likelihood."""
         return jax.grad(log_likelihood)(theta)

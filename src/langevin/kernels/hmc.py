@@ -6,15 +6,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from langevin.kernels import exact
-from langevin.kernels.exact import ExactState, LogDensity
+from langevin.kernels.protocol import ExactKernel, ExactState, LogDensity
 
 Array = jax.Array
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class HMC:
+class HMC(ExactKernel):
     """Leapfrog with step sqrt(delta) from momentum eta, accepted with probability min(1, exp(-energy error)).
 
     In the paper's time scale, so that one leapfrog step is MALA with the same delta. Exact: no bias at any step size.
@@ -29,9 +28,10 @@ class HMC:
         if not isinstance(self.num_leapfrog, int) or self.num_leapfrog < 1:
             raise ValueError(f"num_leapfrog must be an integer of at least 1, got {self.num_leapfrog!r}. Try 10.")
 
-    def init(self, log_density: LogDensity, theta: Array) -> ExactState:
-        """The state before the first step."""
-        return exact.init(log_density, theta)
+    @property
+    def gradients(self) -> int:
+        """One a leapfrog step."""
+        return self.num_leapfrog
 
     def step(
         self, log_density: LogDensity, state: ExactState, eta: Array, log_uniform: Array, delta: Array
@@ -49,4 +49,4 @@ class HMC:
         phase = (state.theta, eta, state.log_density, state.grad)
         theta, momentum, value, grad = lax.fori_loop(0, self.num_leapfrog, leapfrog, phase)
         log_ratio = value - state.log_density + 0.5 * (jnp.sum(eta**2) - jnp.sum(momentum**2))
-        return exact.accept(state, ExactState(theta, value, grad, state.acceptance), log_ratio, log_uniform)
+        return state.accept(ExactState(theta, value, grad, state.acceptance), log_ratio, log_uniform)

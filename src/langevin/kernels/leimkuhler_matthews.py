@@ -5,6 +5,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from langevin.kernels.protocol import Kernel
+from langevin.kernels.sgld import overdamped_covariance, overdamped_relaxation
 
 Array = jax.Array
 
@@ -18,15 +22,12 @@ class LeimkuhlerMatthewsState(NamedTuple):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class LeimkuhlerMatthews:
+class LeimkuhlerMatthews(Kernel):
     """theta_m = theta_{m-1} + delta_m / 2 * grad + sqrt(delta_m) * (eta_{m-1} + eta_m) / 2.
 
     Averaging neighbouring noises makes the stationary variance exact on Gaussian targets and the bias of order delta^2
     for exact gradients at a constant step; gradient noise adds its own bias of order delta. Cost: one gradient.
     """
-
-    # The variance of a Gaussian is exact, so only gradient noise biases it (see analysis).
-    discretisation_bias = False
 
     def init(self, theta: Array, eta: Array) -> LeimkuhlerMatthewsState:
         """The state before the first step, with the noise of index 0."""
@@ -36,3 +37,11 @@ class LeimkuhlerMatthews:
         """One transition."""
         theta = state.theta + 0.5 * delta * grad + jnp.sqrt(delta) * (0.5 * (state.eta + eta))
         return LeimkuhlerMatthewsState(theta, eta)
+
+    def relaxation(self, precision: np.ndarray, delta: float) -> float:
+        """-log max |1 - delta lambda / 2| over the eigenvalues of H."""
+        return overdamped_relaxation(precision, delta)
+
+    def bias(self, precision: np.ndarray, noise: np.ndarray, delta: float) -> np.ndarray:
+        """Of gradient noise alone: X = A X A' + delta^2 C / 4, A = I - delta H / 2."""
+        return overdamped_covariance(precision, 0.25 * delta**2 * noise, delta)

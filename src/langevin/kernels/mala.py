@@ -5,15 +5,14 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from langevin.kernels import exact
-from langevin.kernels.exact import ExactState, LogDensity
+from langevin.kernels.protocol import ExactKernel, ExactState, LogDensity
 
 Array = jax.Array
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class MALA:
+class MALA(ExactKernel):
     """Propose theta' = theta + delta / 2 * grad + sqrt(delta) * eta; accept by Metropolis-Hastings with
 
     log q(theta | theta') = -|theta - theta' - delta / 2 * grad'|^2 / (2 delta). Exact: no bias at any step size.
@@ -21,10 +20,6 @@ class MALA:
     """
 
     target_acceptance = 0.574
-
-    def init(self, log_density: LogDensity, theta: Array) -> ExactState:
-        """The state before the first step."""
-        return exact.init(log_density, theta)
 
     def step(
         self, log_density: LogDensity, state: ExactState, eta: Array, log_uniform: Array, delta: Array
@@ -35,4 +30,4 @@ class MALA:
         backward = state.theta - theta - 0.5 * delta * grad
         # The forward log proposal density is -|eta|^2 / 2 by construction.
         log_ratio = value - state.log_density - 0.5 * jnp.sum(backward**2) / delta + 0.5 * jnp.sum(eta**2)
-        return exact.accept(state, ExactState(theta, value, grad, state.acceptance), log_ratio, log_uniform)
+        return state.accept(ExactState(theta, value, grad, state.acceptance), log_ratio, log_uniform)

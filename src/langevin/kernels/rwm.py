@@ -5,25 +5,20 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from langevin.kernels import exact
-from langevin.kernels.exact import ExactState, LogDensity
+from langevin.kernels.protocol import ExactKernel, ExactState, LogDensity
 
 Array = jax.Array
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class RWM:
+class RWM(ExactKernel):
     """Propose theta' = theta + sqrt(delta) * eta; accept with probability min(1, pi(theta') / pi(theta)).
 
     Exact: no bias at any step size. Cost: N datum visits a step; the gradient is carried along for the correction.
     """
 
     target_acceptance = 0.35
-
-    def init(self, log_density: LogDensity, theta: Array) -> ExactState:
-        """The state before the first step."""
-        return exact.init(log_density, theta)
 
     def step(
         self, log_density: LogDensity, state: ExactState, eta: Array, log_uniform: Array, delta: Array
@@ -32,4 +27,4 @@ class RWM:
         theta = state.theta + jnp.sqrt(delta) * eta
         value, grad = log_density(theta)
         proposal = ExactState(theta, value, grad, state.acceptance)
-        return exact.accept(state, proposal, value - state.log_density, log_uniform)
+        return state.accept(proposal, value - state.log_density, log_uniform)
