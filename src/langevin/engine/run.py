@@ -108,7 +108,7 @@ class _Running:
         self.prefetched: tuple[int, PyTree] = (-1, None)
         if self.program.host_gather:
             rows = len(prepared.chains) * self.program.capacity * self.program.batch_size
-            self.gather = HostGather(prepared.host_arrays, rows)
+            self.gather = HostGather(prepared.host_source, rows)
         self.interrupted = False
 
     def restore(self, ledger: Ledger) -> None:

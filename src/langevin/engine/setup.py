@@ -55,7 +55,7 @@ class Prepared:
     anchor: Anchor | None
     cost_per_step: int
     discretisation_bias: bool
-    host_arrays: PyTree
+    host_source: Any
     identity: dict[str, Any]
 
 
@@ -126,7 +126,7 @@ def prepare(
         anchor=anchor,
         cost_per_step=_cost(program, kernel, gradient),
         discretisation_bias=getattr(kernel, "discretisation_bias", True),
-        host_arrays=source.arrays if source is not None and program.host_gather else None,
+        host_source=source if program.host_gather else None,
         identity={
             "target": target,
             "data": None if source is None else source.fingerprint,
@@ -197,7 +197,7 @@ def _program(
 
 
 def _parts(program, source, kernel, gradient, chains, seed, anchor, theta) -> tuple[Parts, dict[str, Column]]:
-    data = None if source is None or program.host_gather else source.arrays
+    data = None if source is None or program.host_gather else source.aligned()
     if program.subsample is not None and not program.host_gather:
         data = program.subsample.prepare(source)
     streams = {"noise": random.NOISE}

@@ -150,7 +150,7 @@ def _described(fingerprint: tuple | None) -> str:
 
 
 def _probed(target: Target, source: DataSource | None, anchor: Anchor) -> np.ndarray:
-    rows = None if source is None else source.rows(0, _PROBE_ROWS)
+    rows = None if source is None else source.slice(0, _PROBE_ROWS)
     return np.asarray(_probe(target, anchor.layout, np.asarray(anchor.theta, np.float32), rows))
 
 
