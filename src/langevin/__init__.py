@@ -10,7 +10,7 @@ request_small_loops()
 from langevin.analysis import Estimate, estimate, quantiles  # noqa: E402
 from langevin.anchor import Anchor, laplace  # noqa: E402
 from langevin.coordinates import Coordinates, Preconditioned, Whitened  # noqa: E402
-from langevin.data.source import DataSource  # noqa: E402
+from langevin.data.source import ArraySource as DataSource  # noqa: E402
 from langevin.data.subsample import Blocks, Epochs, Full, WithoutReplacement, WithReplacement  # noqa: E402
 from langevin.engine.adapt import adapt_step  # noqa: E402
 from langevin.engine.ledger import Ledger  # noqa: E402

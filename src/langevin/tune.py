@@ -200,7 +200,7 @@ def _gradient_noise(target: Target, source: DataSource, anchor: Anchor, n: int, 
     rows = np.arange(N)
     if N > _MOST_ROWS:
         rows = np.sort(np.random.default_rng(seed).choice(N, _MOST_ROWS, replace=False))
-    some = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], source.arrays)
+    some = source.take(rows)
     grads = np.asarray(_datum_grads(target, anchor.layout, np.asarray(anchor.theta, np.float32), some), np.float64)
     spread = np.atleast_2d(np.cov(grads.T, bias=True))
     return N**2 / n * (N - n) / max(N - 1, 1) * spread, rows.size

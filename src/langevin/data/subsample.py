@@ -55,7 +55,7 @@ class Subsample:
 
     def prepare(self, source: DataSource) -> Any:
         """The host arrays in the order in which `walk`, `rows` and `batch` count them."""
-        return source.arrays
+        return source.aligned()
 
     def origin(self, m: int, num_data: int) -> tuple[np.uint32, ...]:
         """Host integers that locate step m + 1 in the sampler's own order; none for independent draws."""

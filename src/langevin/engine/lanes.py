@@ -46,7 +46,7 @@ class Group:
         self.ahead: tuple[Any, PyTree] = (None, None)
         if self.program.host_gather:
             rows = size * self.program.capacity * self.program.batch_size
-            self.gather = HostGather(prepared.host_arrays, rows)
+            self.gather = HostGather(prepared.host_source, rows)
 
     def start(self, settings: int) -> None:
         """The state before the first transition."""

@@ -63,7 +63,7 @@ class Prepared:
     cost_per_step: int
     guard: int
     keep: int
-    host_arrays: PyTree
+    host_source: Any
     manifest: Manifest
 
 
@@ -130,7 +130,7 @@ def prepare(
         cost_per_step=_cost(program, kernel, gradient),
         guard=guard,
         keep=keep,
-        host_arrays=source if source is not None and program.host_gather else None,
+        host_source=source if program.host_gather else None,
         manifest=Manifest(
             target,
             source,
@@ -223,7 +223,7 @@ def _keys(program: Program, coordinates: Coordinates, chains: np.ndarray, seed: 
 
 def _parts(program, source, kernel, gradient, coordinates, anchor, centre) -> tuple[Parts, dict[str, Column]]:
     # What the guard reads beside the rows that the host gathers stays where it is: on a CPU nothing is copied.
-    data = None if source is None or (program.host_gather and not program.rounds) else source.arrays
+    data = None if source is None or (program.host_gather and not program.rounds) else source.aligned()
     if program.subsample is not None and not program.host_gather:
         data = program.subsample.prepare(source)
     references = [o.reference(program.layout, centre, anchor) for _, o in program.observables]
