@@ -64,6 +64,7 @@ class Prepared:
     guard: int
     keep: int
     host_source: Any
+    short: bool
     manifest: Manifest
 
 
@@ -85,8 +86,9 @@ def prepare(
     keep: int,
     layout: str | None,
     guard: int,
+    short: bool = False,
 ) -> Prepared:
-    """Checks the arguments of `run` and builds its program."""
+    """Checks the arguments of `run` and builds its program; for a `short` run, compiling counts more than speed."""
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     require(isinstance(schedule, Schedule), "schedule", schedule, "a step-size law", "lv.Polynomial(a=1.0, b=50.0)")
     number = isinstance(weight_power, (int, float)) and 0 < weight_power < np.inf
@@ -131,6 +133,7 @@ def prepare(
         guard=guard,
         keep=keep,
         host_source=source if program.host_gather else None,
+        short=short,
         manifest=Manifest(
             target,
             source,
