@@ -11,7 +11,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
-from langevin.theory.generator import generator, laplacian
+from langevin.theory.operators import generator, laplacian
 
 Floats = NDArray[np.float64]
 Scalar = Callable[[jax.Array], jax.Array]

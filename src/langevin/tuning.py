@@ -126,9 +126,8 @@ def tune(
 
     Example:
         >>> import langevin as lv
-        >>> from langevin.tune import tune
         >>> model = lv.models.LinearGaussian.simulate(seed=1)
-        >>> tuned = tune(model.target, model.data, 0.0, passes=1000, batch_size=10)
+        >>> tuned = lv.tune(model.target, model.data, 0.0, passes=1000, batch_size=10)
         >>> tuned.num_steps, tuned.regime, round(tuned.predicted_mse, 3)
         (10000, 'balanced', 0.014)
     """
