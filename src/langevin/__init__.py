@@ -31,7 +31,7 @@ from langevin.observables import Marginals, Moments  # noqa: E402
 from langevin.sampling import Plan, Result, load, plan, sample  # noqa: E402
 from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps  # noqa: E402
 from langevin.target import Target, log_sigmoid, sigmoid  # noqa: E402
-from langevin.tune import Tuned, tune  # noqa: E402
+from langevin.tuning import Tuned, tune  # noqa: E402
 
 if TYPE_CHECKING:
     from langevin import models, theory
