@@ -64,7 +64,7 @@ class Output(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """State of the chains, memory of the gradient and sums of the open row, each with leading axes (settings, chains)."""
+    """State of the chains, memory of the gradient and sums of the open row; leading axes (settings, chains)."""
 
     state: PyTree
     memory: PyTree
@@ -245,8 +245,8 @@ def initial_carry(program: Program, parts: Parts, keys: dict[str, Array], z: Arr
     counted += ["visits"] if program.rounds or program.source == "stateful" else []
     sums |= {name: number for name in counted}
     empty = jax.tree.map(lambda leaf: np.zeros((settings, len(z), *leaf.shape), leaf.dtype), sums)
-    every = jax.tree.map(lambda leaf: np.array(np.broadcast_to(leaf, (settings, *leaf.shape))), (state, memory))
-    return Carry(*every, empty)
+    state, memory = jax.tree.map(lambda leaf: np.array(np.broadcast_to(leaf, (settings, *leaf.shape))), (state, memory))
+    return Carry(state, memory, empty)
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=COMPILED_QUICKLY)

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from langevin.analysis.estimate import estimate
-from langevin.analysis.quantiles import quantiles
+from langevin.analysis.averages import estimate
+from langevin.analysis.marginals import quantiles
 from langevin.coordinates import Whitened
 from langevin.data.source import DataSource
 from langevin.data.subsample import Full, Subsample, WithReplacement
@@ -23,7 +23,7 @@ from langevin.kernels import LeimkuhlerMatthews
 from langevin.observables import Marginals, Moments
 from langevin.sampling.budget import Budget
 from langevin.sampling.pace import Pace
-from langevin.sampling.plan import Plan
+from langevin.sampling.planning import Plan
 from langevin.target import Layout, Target
 
 # Kept draws of a chain, fewer where theta is long: they are what `expectation` is made of.

@@ -5,7 +5,7 @@ from time import monotonic
 from typing import Any
 
 from langevin.data.source import as_source
-from langevin.sampling.plan import plan
+from langevin.sampling.planning import plan
 from langevin.sampling.result import Result
 from langevin.sampling.session import Session
 from langevin.target import Target
