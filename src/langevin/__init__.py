@@ -15,8 +15,8 @@ from langevin.engine.adapt import adapt_step  # noqa: E402
 from langevin.engine.ledger import Ledger  # noqa: E402
 from langevin.engine.run import run  # noqa: E402
 from langevin.errors import AnchorError, Diverged  # noqa: E402
-from langevin.gradients import ControlVariate, CustomGradient, Minibatch  # noqa: E402
-from langevin.kernels import HMC, MALA, RWM, SGLD, LeimkuhlerMatthews  # noqa: E402
+from langevin.gradients import SAGA, SVRG, ControlVariate, CustomGradient, Minibatch  # noqa: E402
+from langevin.kernels import BAOAB, HMC, MALA, RWM, SGHMC, SGLD, UBU, LeimkuhlerMatthews  # noqa: E402
 from langevin.observables import Moments  # noqa: E402
 from langevin.sampling import Plan, Result, load, plan, sample  # noqa: E402
 from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps  # noqa: E402
@@ -35,10 +35,15 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "BAOAB",
     "HMC",
     "MALA",
     "RWM",
+    "SAGA",
+    "SGHMC",
     "SGLD",
+    "SVRG",
+    "UBU",
     "Anchor",
     "AnchorError",
     "Blocks",
