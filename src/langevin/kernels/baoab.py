@@ -19,9 +19,9 @@ class BAOAB(MomentumKernel):
 
     The half kicks that end one step and begin the next share the gradient at theta_{m-1}, so the state carries the
     momentum before both, and theta runs through BAOAB's own positions. As friction grows the step becomes that of
-    `LeimkuhlerMatthews`. With exact gradients the variance is exact on Gaussian targets; gradient noise adds a bias of
-    order delta. Cost: one gradient. Assumes delta lambda < 4 / tanh(friction / 2) for every eigenvalue lambda of the
-    precision.
+    `LeimkuhlerMatthews`. With exact gradients the variance is exact on Gaussian targets, v = 1 - delta lambda
+    tanh(friction / 2) / 4 (see `momentum`); gradient noise adds a bias of order delta. Cost: one gradient. Assumes
+    delta lambda < 4 / tanh(friction / 2).
 
     Leimkuhler and Matthews, *Rational construction of stochastic numerical methods for molecular sampling* (2013).
 

@@ -18,10 +18,9 @@ class SGHMC(MomentumKernel):
         p_m = (1 - a) p_{m-1} + h grad + sqrt(2 a) eta_m,        theta_m = theta_{m-1} + h p_m.
 
     The move h p_m is an average of SGLD's moves: a times delta_m / 2 grad + sqrt(delta_m) eta_m, and 1 - a times the
-    move before. As friction grows it becomes SGLD. With exact gradients the variance on a Gaussian of precision lambda
-    is 1 / (lambda - delta lambda^2 tanh(friction / 2) / 4): a bias of order delta, below SGLD's. Gradient noise adds a
-    bias of order delta: nothing is taken off the injected noise for it. Cost: one gradient. Assumes
-    delta lambda < 4 / tanh(friction / 2) for every eigenvalue lambda of the precision.
+    move before. As friction grows it becomes SGLD. Bias of averages: order delta. With v = 1 (see `momentum`) that of
+    the injected noise is below SGLD's by tanh(friction / 2), that of gradient noise is SGLD's: nothing is taken off the
+    injected noise for it. Cost: one gradient. Assumes delta lambda < 4 / tanh(friction / 2).
 
     Chen, Fox and Guestrin, *Stochastic gradient Hamiltonian Monte Carlo* (2014): their equation 15 with learning rate
     a delta / 2, momentum decay a, and no estimate of the gradient noise.

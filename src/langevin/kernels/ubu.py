@@ -1,6 +1,7 @@
 """The UBU splitting of underdamped Langevin dynamics."""
 
 from dataclasses import dataclass
+from math import factorial
 from typing import ClassVar
 
 import jax
@@ -21,13 +22,13 @@ class UBU(MomentumKernel):
         theta_m = theta_{m-1} + (h / friction) ((1 - c) p + (1 - c) sqrt(t) eta_1 + sqrt(2 (friction - 2 t)) eta_2),
 
     t = tanh(friction / 2): the joint law of position and momentum after a time h without force. UBU moves by half of
-    that (U), kicks (B), and moves by the other half. Here the halves on both sides of a step's end are one, and theta is
-    the point between U and B, where the gradient is taken: averages look there, not at the ends of UBU's steps. It is
-    the better place: on a Gaussian of precision lambda and for small friction the variance is off by the fraction
-    h^2 lambda / 12 there, by -h^2 lambda / 6 at the ends. That is of order delta at a given friction, and of order
-    delta^2 at a given friction rate (friction proportional to delta). As friction grows the step becomes SGLD. Gradient
-    noise adds a bias of order delta. Cost: one gradient. Assumes
-    delta lambda < 4 / tanh(friction / 2).
+    that (U), kicks (B), and moves by the other half. Here the halves on both sides of a step's end are one, and theta
+    is the point between U and B, where the gradient is taken: averages look there, not at the ends of UBU's steps.
+    With v = 1 - delta lambda (1 / friction - 1 / sinh(friction)) / 2 (see `momentum`) the variance on a Gaussian is
+    too large there by the fraction h^2 lambda / 12 for small friction; at the ends it is too small by h^2 lambda / 6.
+    That is of order delta at a given friction, and of order delta^2 at a given friction rate, friction proportional
+    to delta. As friction grows the step becomes SGLD. Gradient noise adds a bias of order delta. Cost: one gradient.
+    Assumes delta lambda < 4 / t.
 
     Sanz-Serna and Zygalakis, *Wasserstein distance estimates for the distributions of numerical approximations to
     ergodic stochastic differential equations* (2021).
@@ -50,13 +51,11 @@ class UBU(MomentumKernel):
         return MomentumState(state.theta + size / self.friction * moved, momentum)
 
 
-def _beyond_tanh(x: Array) -> Array:
+def _beyond_tanh(x: float) -> Array:
     """x - tanh x; below 1/2, where float32 would leave nothing of it, by (x cosh x - sinh x) / cosh x.
 
     The numerator is the sum of 2k x^(2k+1) / (2k+1)! from k = 1 on; the first term left out is below 1e-14 of it.
     """
-    square = x * x
-    series = 1.0 / 518918400.0
-    for divisor in (3991680.0, 45360.0, 840.0, 30.0, 3.0):
-        series = series * square + 1.0 / divisor
-    return jnp.where(x < 0.5, series * square * x / jnp.cosh(x), x - jnp.tanh(x))
+    below = jnp.minimum(x, 0.5)
+    series = sum(2 * k / factorial(2 * k + 1) * below ** (2 * k + 1) for k in range(1, 7))
+    return jnp.where(x < 0.5, series / jnp.cosh(below), x - jnp.tanh(x))
