@@ -9,6 +9,7 @@ request_small_loops()
 
 from langevin.analysis import Estimate, estimate, quantiles  # noqa: E402
 from langevin.anchor import Anchor, laplace  # noqa: E402
+from langevin.coordinates import Coordinates, Preconditioned, Whitened  # noqa: E402
 from langevin.data.source import DataSource  # noqa: E402
 from langevin.data.subsample import Blocks, Epochs, Full, WithoutReplacement, WithReplacement  # noqa: E402
 from langevin.engine.adapt import adapt_step  # noqa: E402
@@ -16,8 +17,20 @@ from langevin.engine.ledger import Ledger  # noqa: E402
 from langevin.engine.run import run  # noqa: E402
 from langevin.errors import AnchorError, Diverged  # noqa: E402
 from langevin.gradients import SAGA, SVRG, ControlVariate, CustomGradient, Minibatch  # noqa: E402
-from langevin.kernels import BAOAB, HMC, MALA, RWM, SGHMC, SGLD, UBU, LeimkuhlerMatthews  # noqa: E402
-from langevin.observables import Moments  # noqa: E402
+from langevin.kernels import (  # noqa: E402
+    BAOAB,
+    HMC,
+    MALA,
+    RWM,
+    SGHMC,
+    SGLD,
+    UBU,
+    AffineKernel,
+    ExactKernel,
+    Kernel,
+    LeimkuhlerMatthews,
+)
+from langevin.observables import Marginals, Moments  # noqa: E402
 from langevin.sampling import Plan, Result, load, plan, sample  # noqa: E402
 from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps  # noqa: E402
 from langevin.target import Target, log_sigmoid, sigmoid  # noqa: E402
@@ -44,28 +57,35 @@ __all__ = [
     "SGLD",
     "SVRG",
     "UBU",
+    "AffineKernel",
     "Anchor",
     "AnchorError",
     "Blocks",
     "Constant",
     "ControlVariate",
+    "Coordinates",
     "Custom",
     "CustomGradient",
     "DataSource",
     "Diverged",
     "Epochs",
     "Estimate",
+    "ExactKernel",
     "Full",
+    "Kernel",
     "Ledger",
     "LeimkuhlerMatthews",
+    "Marginals",
     "Minibatch",
     "Moments",
     "Plan",
     "Polynomial",
     "Power",
+    "Preconditioned",
     "Result",
     "Target",
     "Tuned",
+    "Whitened",
     "WithReplacement",
     "WithoutReplacement",
     "adapt_step",

@@ -58,6 +58,10 @@ class Layout:
         """Dimension d of the flat vector."""
         return sum(prod(shape) for shape in self.shapes)
 
+    def flat(self, tree: PyTree) -> np.ndarray:
+        """The pytree as one flat float64 vector, on the host."""
+        return np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in self.treedef.flatten_up_to(tree)])
+
     def ravel(self, tree: PyTree) -> Array:
         """The pytree as one flat vector."""
         leaves = self.treedef.flatten_up_to(tree)
@@ -69,7 +73,7 @@ class Layout:
         """The flat vector as a pytree."""
         leaves, start = [], 0
         for shape in self.shapes:
-            leaves.append(jnp.reshape(flat[start : start + prod(shape)], shape))
+            leaves.append(flat[start : start + prod(shape)].reshape(shape))
             start += prod(shape)
         return self.treedef.unflatten(leaves)
 

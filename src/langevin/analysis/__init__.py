@@ -2,7 +2,8 @@
 
 from langevin.analysis.estimate import estimate
 from langevin.analysis.quantiles import quantiles
-from langevin.analysis.regime import STATUSES, regime
+from langevin.analysis.regime import regime
+from langevin.analysis.statuses import STATUSES
 from langevin.analysis.value import Estimate
 
 __all__ = ["STATUSES", "Estimate", "estimate", "quantiles", "regime"]

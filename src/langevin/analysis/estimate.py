@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from langevin.analysis import errorbars, extrapolate
 from langevin.analysis.errorbars import Batches, Rows
-from langevin.analysis.extrapolate import AnchorBias
-from langevin.analysis.regime import judge, words, worse
+from langevin.analysis.judge import judge
+from langevin.analysis.law import law
+from langevin.analysis.statuses import words, worse
 from langevin.analysis.value import Estimate
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def estimate(ledger: "Ledger", method: str = "raw", pool: bool = True) -> dict[s
             "computed along the run. Use lv.run(..., anchor=lv.laplace(...)), or method='intercept'."
         )
     settings = ledger.schedule.batch_shape
-    parts = [_Setting(ledger, index, method, pool).estimates() for index in np.ndindex(settings)]
+    parts = [Setting(ledger, index, method, pool).estimates() for index in np.ndindex(settings)]
     return {name: _stack([part[name] for part in parts], settings, pool) for name in parts[0]}
 
 
@@ -61,41 +62,39 @@ def _stack(parts: list[Estimate], settings: tuple[int, ...], pool: bool) -> Esti
     return Estimate(**{field.name: join(field.name) for field in fields(Estimate)})
 
 
-class _Setting:
+def only(found: Estimate) -> Estimate:
+    """The estimate of the only group, without an axis for groups."""
+    return _stack([found], (), pool=True)
+
+
+class Setting:
     """The analysis of one schedule setting; arrays are (groups, values) until shaped at the end."""
 
     def __init__(self, ledger: "Ledger", index: tuple[int, ...], method: str, pool: bool) -> None:
         self.ledger, self.index, self.method, self.pool = ledger, index, method, pool
         self.rows = Rows(ledger.sum_delta[index], ledger.sum_delta2[index], ledger.sum_omega[index])
-        self.noise: AnchorBias | None = None
-        self.relaxations: float | None = None
+        self.law = law(ledger, index, self.rows, pool)
+        # A kernel that does not state its law may have any bias.
+        self.untold = not ledger.exact and not ledger.kernel.has_theory
+        # Corrected values have hardly any memory.
+        self.relaxations = None if self.law is None or method == "corrected" else self.law.relaxations
         # A chain that accepts next to nothing has not left its start, and its batches agree for no good reason.
         self.stuck = False
         if ledger.acceptance is not None:
             accepted = ledger.acceptance[index].sum(axis=-1) / ledger.num_steps
             self.stuck = bool(accepted.min() < LEAST_ACCEPTANCE)
-        if ledger.anchor is not None and ledger.outer is not None and not ledger.exact:
-            precision: Any = ledger.curvature
-            # The slowest direction forgets at rate lambda/2.
-            relaxations = 0.5 * float(np.linalg.eigvalsh(precision)[0]) * self.rows.time
-            units = len(ledger.units(ledger.chains)) if pool else 1
-            independent = min(relaxations, ledger.num_steps) * units
-            self.noise = extrapolate.anchor_bias(
-                ledger.outer[index], self.rows, precision, ledger.discretisation_bias, pool, independent
-            )
-            # Corrected values have hardly any memory.
-            if method != "corrected":
-                self.relaxations = relaxations
 
     def estimates(self) -> dict[str, Estimate]:
         """Estimates of all observables by name."""
         found = {}
         for name, column in self.ledger.columns.items():
+            if column.marginals:
+                continue
             for suffix, part in self._observable(name, column):
                 found[name + suffix] = part
         return found
 
-    def _batches(self, name: str) -> Batches:
+    def batches(self, name: str) -> Batches:
         sums = self.ledger.values[name][self.index]
         if self.method == "corrected" and self.ledger.corrections is not None:
             sums = sums + self.ledger.corrections[name][self.index]
@@ -108,7 +107,7 @@ class _Setting:
         return errorbars.batch(sums, self.rows, count, self.pool)
 
     def _observable(self, name: str, column: "Column") -> Iterator[tuple[str, Estimate]]:
-        batches = self._batches(name)
+        batches = self.batches(name)
         hessian = column.hessian
         mean, influence = batches.mean, batches.influence
         anchor = self.ledger.anchor
@@ -116,7 +115,7 @@ class _Setting:
             laplace = None if column.trace is None else column.reference + 0.5 * column.trace
             flat = self._flat(name)
             known = None if np.all(flat) else hessian
-            entry = self._entry(batches, mean + column.reference, influence, known, laplace, column.shape)
+            entry = self.entry(batches, mean + column.reference, influence, known, laplace, column.shape)
             flat = np.broadcast_to(flat.reshape(column.shape), entry.statuses.shape)
             statuses = worse(entry.statuses, "uncorrected", flat)
             entry = replace(entry, bias=np.where(flat, np.nan, entry.bias), statuses=statuses)
@@ -130,7 +129,7 @@ class _Setting:
         # Posterior sds, and what second moments are measured by.
         unit = None if anchor is None else anchor.sd
         units = None if unit is None else 2.0 * unit[i] * unit[j]
-        yield ".mean", self._entry(batches, m1 + column.reference, first, linear, theta, (d,), unit)
+        yield ".mean", self.entry(batches, m1 + column.reference, first, linear, theta, (d,), unit)
         # Bias of u_i u_j - m1_i m1_j: that of the first moments vanishes to first order.
         quadratic = None if hessian is None else hessian[d:]
         second = influence[..., d:] - m1[:, None, None, i] * first[..., j] - m1[:, None, None, j] * first[..., i]
@@ -139,10 +138,10 @@ class _Setting:
         short = count / max(count - 1, 1) * np.einsum("gckv,gckv->gv", first[..., i], first[..., j])
         covariance = mean[:, d:] - m1[:, i] * m1[:, j] + short
         laplace = None if column.trace is None else 0.5 * column.trace[d:]
-        both = self._entry(batches, covariance, second, quadratic, laplace, (len(i),), units)
+        both = self.entry(batches, covariance, second, quadratic, laplace, (len(i),), units)
         diagonal = np.flatnonzero(i == j)
         variance = replace(_take(both, diagonal), log_scale=True)
-        variance = replace(variance, statuses=worse(variance.statuses, "not_gaussian", variance.value <= 0))
+        variance = replace(variance, statuses=worse(variance.statuses, "rare_excursions", variance.value <= 0))
         yield ".variance", variance
         yield ".sd", _square_root(variance)
         if len(i) == d * (d + 1) // 2:
@@ -157,7 +156,7 @@ class _Setting:
             return np.zeros(size, dtype=bool)
         return ~np.any(self.ledger.corrections[name][self.index], axis=(0, 1))
 
-    def _entry(
+    def entry(
         self,
         batches: Batches,
         value: Array,
@@ -176,11 +175,11 @@ class _Setting:
         bias, beyond = np.zeros(value.shape), np.zeros(value.shape, dtype=bool)
         blind = False
         if self.method == "corrected":
-            bias, beyond = extrapolate.corrected_bias(self.noise, hessian, laplace, value, spread)
+            bias, beyond = extrapolate.corrected_bias(self.law, hessian, laplace, value, spread)
         elif self.method == "raw" and not self.ledger.exact:
-            bias, beyond = extrapolate.raw_bias(self.noise, hessian, laplace, line, value, spread)
+            bias, beyond = extrapolate.raw_bias(self.law, hessian, laplace, line, value, spread)
             # Without an anchor it depends on the steps whether a run can tell its bias from its fluctuations.
-            blind = self.noise is None and (line is None or line.leverage > extrapolate.MOST_LEVERAGE)
+            blind = self.law is None and (line is None or line.leverage > extrapolate.MOST_LEVERAGE)
         elif self.method == "intercept":
             if line is None:
                 raise ValueError(
@@ -194,11 +193,11 @@ class _Setting:
             means - value[:, None, None],
             spread,
             beyond=beyond,
-            uncorrected=blind,
+            uncorrected=blind or self.untold,
             trend=self.method != "corrected" and line is not None and not self.ledger.exact,
-            # A whitened run starts at draws of the Laplace approximation: there is next to nothing to settle.
-            settling=not self.ledger.whitened,
-            inflation=None if self.noise is None else self.noise.inflation,
+            # Paired chains start at draws of the Laplace approximation: there is next to nothing to settle.
+            settling=not self.ledger.coordinates.paired,
+            inflation=None if self.law is None else self.law.inflation,
             noisy=self.ledger.noisy,
             reused=self.method == "corrected" and not self.ledger.iid,
             relaxations=self.relaxations,
@@ -222,7 +221,7 @@ class _Setting:
             B_m=np.asarray(self.rows.delta2.sum() / np.sqrt(self.rows.time)),
             num_batches=np.asarray(batches.count),
             laplace=None if laplace is None else laplace.reshape(shape),
-            noise_inflation=None if self.noise is None else self.noise.inflation,
+            noise_inflation=None if self.law is None else self.law.inflation,
         )
 
 

@@ -1,11 +1,12 @@
-"""The bias of an average: from its slope against the step, or from the anchor's Poisson solution."""
+"""The bias of an average: from its slope against the step, or from the kernel's law on the anchor's Gaussian."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from langevin.analysis.errorbars import Bar, Rows, bar, t_quantile
+from langevin.analysis.errorbars import Bar, bar, t_quantile
+from langevin.analysis.law import Law
 
 Array = NDArray[np.float64]
 
@@ -70,63 +71,8 @@ def regress(means: Array, omega: Array, step: Array) -> Line:
     )
 
 
-class AnchorBias(NamedTuple):
-    """What the anchor says of the chain's noise, per group.
-
-    `solution` is Y below, `inflation` the factor of gradient noise on the sd of the worst direction, `growth`
-    the relative excess of variance there from gradient and discretisation noise, as far as it is significant.
-    """
-
-    solution: Array
-    inflation: Array
-    growth: Array
-
-    def of(self, hessian: Array) -> Array:
-        """First-order bias <Q, Y> / 4, (groups, values), for second derivatives Q (values, d, d)."""
-        return 0.25 * np.einsum("vij,gij->gv", hessian, self.solution)
-
-
-def anchor_bias(
-    outer: Array, rows: Rows, precision: Array, discretisation: bool, pool: bool, independent: float
-) -> AnchorBias:
-    """Bias of raw averages in the Laplace model, from the measured sum of delta^2 g g'.
-
-        bias = <Q, Y> / 4,    H Y + Y H = S / T,    S = sum delta^2 g g'
-
-    The Laplace model's Poisson equation for phi has h = l.u + u'Ru/2 with H R + R H = -2Q, and the leading
-    bias mubar = -1/8 E<g, Hess h g> per delta^2 gives -<R, S> / (8 T) = <Q, Y> / 4; the other two terms of
-    mubar vanish up to the cubic part. For weights other than delta, S/T is averaged over rows with weights
-    omega. Without a discretisation bias of its own (`discretisation` False) the part delta^2 H of the exact
-    gradient is left out, and of `growth` what the largest eigenvalue of an average over so many `independent`
-    states exceeds the truth by, 2 sqrt(d/independent) of the whole. `inflation` is the factor by which gradient
-    noise widens the worst direction, sqrt(1 + delta V / (4n)). Cost: d^3. `outer` is (chains, rows, d, d). First
-    order in delta; for minibatches that are not independent between steps an upper bound, since their noise
-    cancels over an epoch.
-    """
-    share = rows.omega / rows.omega.sum()
-    local = np.einsum("r,crij->cij", share / rows.delta, outer)
-    local = local.mean(axis=0, keepdims=True) if pool else local
-    exact = np.sum(share * rows.step) * precision
-    rates, vectors = np.linalg.eigh(precision)
-
-    def lyapunov(source: Array) -> Array:
-        turned = vectors.T @ source @ vectors
-        return vectors @ (turned / (rates[:, None] + rates[None, :])) @ vectors.T
-
-    noise = lyapunov(local - exact)
-    solution = lyapunov(local) if discretisation else noise
-    root = vectors * np.sqrt(rates)
-
-    def growth(y: Array) -> Array:
-        # The covariance grows by Y/2: for phi = u_i u_j the two entries of Q give <Q, Y> / 4 = Y_ij / 2.
-        return np.maximum(np.linalg.eigvalsh(root.T @ y @ root / 2.0)[..., -1], 0.0)
-
-    by_chance = 0.0 if discretisation else 2.0 * np.sqrt(len(rates) / independent) * growth(lyapunov(local))
-    return AnchorBias(solution, np.sqrt(1.0 + growth(noise)), np.maximum(growth(solution) - by_chance, 0.0))
-
-
 def raw_bias(
-    noise: AnchorBias | None,
+    law: Law | None,
     hessian: Array | None,
     laplace: Array | None,
     line: Line | None,
@@ -143,17 +89,17 @@ def raw_bias(
     bias, beyond = np.full(value.shape, np.nan), np.zeros(value.shape, dtype=bool)
     if line is not None:
         bias, beyond = line.bias, line.significant & (np.abs(line.bias) > spread.stderr)
-    if noise is not None and hessian is not None:
+    if law is not None and hessian is not None:
         curved = np.any(hessian != 0, axis=(1, 2))
-        formula = noise.of(hessian)
-        skewed, far = corrected_bias(noise, hessian, laplace, value, spread)
+        formula = law.bias(hessian)
+        skewed, far = corrected_bias(law, hessian, laplace, value, spread)
         bias = np.where(curved, formula, skewed)
         beyond = np.where(curved, np.abs(formula) > spread.stderr, beyond | far)
     return bias, beyond
 
 
 def corrected_bias(
-    noise: AnchorBias | None, hessian: Array | None, laplace: Array | None, value: Array, spread: Bar
+    law: Law | None, hessian: Array | None, laplace: Array | None, value: Array, spread: Bar
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Estimated bias of a corrected average and whether it is beyond the bar, each (groups, values).
 
@@ -164,9 +110,9 @@ def corrected_bias(
     whose variance is larger by a factor 1 + growth sees a quartic larger by 1 + 2 growth. An order of
     magnitude, and a noisy one: beyond the bar only when the difference is significant too.
     """
-    if noise is None or hessian is None or laplace is None:
+    if law is None or hessian is None or laplace is None:
         return np.zeros(value.shape), np.zeros(value.shape, dtype=bool)
-    factor = np.where(np.any(hessian != 0, axis=(1, 2)), 2.0, 1.0) * noise.growth[:, None]
+    factor = np.where(np.any(hessian != 0, axis=(1, 2)), 2.0, 1.0) * law.growth[:, None]
     left = value - laplace
     critical = np.maximum(
         1.0 / np.maximum(factor, 1e-300), t_quantile(1.0 - BIAS_LEVEL / (2 * value.shape[-1]), spread.df)

@@ -1,11 +1,14 @@
-"""Posterior quantiles from kept draws, with error bars from the batches of their indicator."""
+"""Posterior quantiles with error bars: streamed distribution functions where a run has them, else kept draws."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from langevin.analysis import errorbars
+from langevin.analysis.estimate import Setting, only
+from langevin.analysis.statuses import worse
 from langevin.analysis.value import Estimate
 
 if TYPE_CHECKING:
@@ -13,6 +16,91 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 _FEWEST_BEYOND = 10
+# Halvings of the grid's range in the search for a quantile, to rounding.
+_HALVINGS = 60
+
+
+def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975), method: str = "corrected") -> Estimate:
+    """Quantiles of every flat parameter, (probabilities, d), chains pooled.
+
+    From the sums of `lv.Marginals()`, whose bars shrink with the run, where the ledger has them; else from draws kept
+    with `keep=`, whose values keep the bias of the raw average: status `uncorrected` at best, but for exact kernels.
+    Cost: a few passes over the rows, or d sorts. Assumes one schedule setting.
+    """
+    if ledger.schedule.batch_shape:
+        raise ValueError(f"quantiles take one schedule setting, got a batch of shape {ledger.schedule.batch_shape}.")
+    p = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
+    if not np.all((p > 0) & (p < 1)):
+        raise ValueError(f"probabilities must lie in (0, 1), got {p.tolist()}. Try (0.025, 0.5, 0.975).")
+    name = next((name for name, column in ledger.columns.items() if column.marginals), None)
+    return _from_draws(ledger, p) if name is None else _from_sums(ledger, name, p, method)
+
+
+def _from_sums(ledger: "Ledger", name: str, p: Array, method: str) -> Estimate:
+    """Solves F(c) = p with F = Phi + phi t, t = (F - Phi)/phi interpolated between the points of the grid.
+
+        stderr = sd stderr(F(c)) / f(c),    f the slope of F
+
+    t is cubic in c for a posterior of small skewness and kurtosis, so a cubic through the four nearest points is enough.
+    """
+    from langevin.observables import Marginals
+
+    grid, column = Marginals.GRID, ledger.columns[name]
+    setting = Setting(ledger, (), method, pool=True)
+    batches = setting.batches(name)
+    d = len(ledger.names)
+    centre, sd = column.reference
+    density = np.exp(-0.5 * grid**2) / np.sqrt(2.0 * np.pi)
+    t = batches.mean[0].reshape(d, -1) / density
+    low, high = np.full((len(p), d), grid[0]), np.full((len(p), d), grid[-1])
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        below = _distribution(middle, t, grid) < p[:, None]
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    c = 0.5 * (low + high)
+    step = 1e-4
+    slope = (_distribution(c + step, t, grid) - _distribution(c - step, t, grid)) / (2.0 * step)
+    # Influence values of F(c), in units of the value.
+    weight = _weights(c, grid) * (np.exp(-0.5 * c**2)[..., None] / np.exp(-0.5 * grid**2))
+    influence = np.einsum("gckjv,pjv->gckpj", batches.influence.reshape(*batches.influence.shape[:3], d, -1), weight)
+    # A quantile beyond the grid, or where the estimated density is not positive, is not known.
+    known = (np.abs(c) < grid[-1] - 0.01) & (slope > 0.0)
+    scaled = -sd * influence / np.where(known, slope, np.nan)
+    value = centre + sd * c
+    laplace = centre + sd * _normal_quantile(p)[:, None]
+    found = setting.entry(
+        batches, value.reshape(1, -1), scaled.reshape(*scaled.shape[:3], -1), None, laplace.ravel(), value.shape,
+        np.tile(sd, len(p)),
+    )  # fmt: skip
+    return only(replace(found, statuses=worse(found.statuses, "too_few_batches", ~known)))
+
+
+def _weights(c: Array, grid: Array) -> Array:
+    """Lagrange weights of the four points of the grid nearest to c, (*c.shape, grid)."""
+    spacing = grid[1] - grid[0]
+    first = np.clip(np.floor((c - grid[0]) / spacing).astype(int) - 1, 0, len(grid) - 4)
+    near = first[..., None] + np.arange(4)
+    x = grid[near]
+    found = np.zeros((*c.shape, len(grid)))
+    for k in range(4):
+        others = [j for j in range(4) if j != k]
+        w = np.prod([(c - x[..., j]) / (x[..., k] - x[..., j]) for j in others], axis=0)
+        np.put_along_axis(found, near[..., k : k + 1], w[..., None], axis=-1)
+    return found
+
+
+def _distribution(c: Array, t: Array, grid: Array) -> Array:
+    """F at c (probabilities, d) for t on the grid, (d, grid)."""
+    from scipy.special import ndtr
+
+    density = np.exp(-0.5 * c**2) / np.sqrt(2.0 * np.pi)
+    return np.asarray(ndtr(c)) + density * np.einsum("pjv,jv->pj", _weights(c, grid), t)
+
+
+def _normal_quantile(p: Array) -> Array:
+    from scipy.special import ndtri
+
+    return np.asarray(ndtri(p))
 
 
 def weighted_quantiles(x: Array, weight: Array, probabilities: Array) -> Array:
@@ -22,23 +110,17 @@ def weighted_quantiles(x: Array, weight: Array, probabilities: Array) -> Array:
     return np.interp(probabilities, np.cumsum(mass) - 0.5 * mass, x[order])
 
 
-def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) -> Estimate:
-    """Quantiles of every flat parameter, (probabilities, d), chains pooled, from draws kept with `keep=`.
+def _from_draws(ledger: "Ledger", p: Array) -> Estimate:
+    """Woodruff's inversion: no density is estimated.
 
         stderr = (Q(p + s) - Q(p - s)) / 2,    s the batch-means error of the share of draws below Q(p)
-
-    Woodruff's inversion: no density is estimated. Cost: d sorts. An indicator has no smooth Poisson solution,
-    so the values keep the bias of the raw average: status `uncorrected` at best, but for exact kernels.
-    Assumes one schedule setting.
     """
     draws = ledger.draws
     if draws is None:
-        raise ValueError("quantiles need kept draws, and this ledger has none. Use lv.run(..., keep=1000).")
-    if ledger.schedule.batch_shape:
-        raise ValueError(f"quantiles take one schedule setting, got a batch of shape {ledger.schedule.batch_shape}.")
-    p = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
-    if not np.all((p > 0) & (p < 1)):
-        raise ValueError(f"probabilities must lie in (0, 1), got {p.tolist()}. Try (0.025, 0.5, 0.975).")
+        raise ValueError(
+            "quantiles need sums or kept draws, and this ledger has none. Use lv.run(..., anchor=anchor, "
+            "observables={'theta': lv.Moments(), 'marginals': lv.Marginals()}), or lv.run(..., keep=1000)."
+        )
     chains, count, d = draws.theta.shape
     theta, weight = draws.theta.astype(np.float64), draws.weight
     pooled, every = theta.reshape(-1, d), np.tile(weight, chains)
@@ -54,9 +136,10 @@ def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) 
         np.stack([weighted_quantiles(pooled[:, k], every, p + side * s[:, k]) for k in range(d)], axis=1)
         for side in (-1.0, 1.0)
     ]
-    # A quantile with less than ten draws beyond it, or an error beyond the range, is not known from these draws.
+    # A quantile with less than ten draws beyond it, an error beyond the range, or batches that all agree (pairs whose
+    # draws lie on either side of the median in turn) is not known from these draws.
     beyond = np.minimum(p, 1.0 - p)[:, None]
-    known = (beyond * chains * count >= _FEWEST_BEYOND) & (s < beyond)
+    known = (beyond * chains * count >= _FEWEST_BEYOND) & (s < beyond) & (s > 0.0)
     stderr = np.where(known, 0.5 * (ends[1] - ends[0]), np.nan)
     enough = known & (batches.count >= errorbars.FEWEST_BATCHES)
     word = "ok" if ledger.exact else "uncorrected"

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from langevin.analysis.errorbars import t_quantile
-from langevin.analysis.regime import STATUSES
+from langevin.analysis.statuses import STATUSES
 
 Array = NDArray[np.float64]
 
@@ -15,12 +15,13 @@ Array = NDArray[np.float64]
 class Estimate:
     """An expectation with its standard error and how it could be wrong.
 
-        interval = value +- t_df stderr,  or value exp(+- t_df stderr / value) for variances and sds
+        interval = value +- t_df error,  or value exp(+- t_df error / value) for variances and sds
+        error^2 = stderr^2 + bias^2
 
     Arrays have the shape of the observable, after leading axes for schedule settings and, unpooled, chains.
     `stderr`^2 = `sigma2` / (chains T_m): sigma2 estimates the variance of the central limit theorem. `bias`
-    is the estimated bias of `value` (NaN if unknown, 0 for an intercept) and is not taken off. `statuses`
-    judges every value, `status` the worst.
+    is the estimated bias of `value` (NaN if unknown, 0 for an intercept); it is not taken off, but the interval
+    has room for it. `statuses` judges every value, `status` the worst.
     """
 
     value: Array
@@ -43,11 +44,19 @@ class Estimate:
         present = set(np.unique(self.statuses).tolist())
         return next(status for status in STATUSES if status in present)
 
+    @property
+    def error(self) -> Array:
+        """Standard error and bias together, as far as the bias is known.
+
+        1.96 sqrt(1 + c^2) - c > 1.65 for a bias of c standard errors: the interval covers it at its level.
+        """
+        return np.hypot(self.stderr, np.nan_to_num(self.bias))
+
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper ends of the central interval; that of a variance below 0 starts at 0."""
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie in (0, 1), got {level!r}. Try level=0.95.")
-        half = t_quantile(0.5 + 0.5 * level, self.df) * self.stderr
+        half = t_quantile(0.5 + 0.5 * level, self.df) * self.error
         if not self.log_scale:
             return self.value - half, self.value + half
         positive = self.value > 0

@@ -73,7 +73,7 @@ class DataSource:
             self._shuffled[repeated] = jax.tree.map(lambda leaf: aligned(leaf.take(wrapped, axis=0)), self.arrays)
         return self._shuffled[repeated]
 
-    def rows(self, start: int, stop: int) -> PyTree:
+    def slice(self, start: int, stop: int) -> PyTree:
         """Rows start ... stop-1."""
         return jax.tree.map(lambda leaf: leaf[start:stop], self.arrays)
 

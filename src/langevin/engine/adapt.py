@@ -9,7 +9,8 @@ import numpy as np
 from jax import lax
 
 from langevin.data.source import as_source
-from langevin.engine.checks import is_kernel, require, whole_number
+from langevin.engine.checks import require, whole_number
+from langevin.kernels import ExactKernel
 from langevin.schedules import Constant
 from langevin.target import Layout, Target
 
@@ -38,8 +39,7 @@ def adapt_step(
         >>> ledger = lv.run(
         ...     model.target, model.data, model.theta_0, kernel=lv.MALA(), schedule=schedule, num_steps=1000)
     """
-    exact = is_kernel(kernel) and hasattr(kernel, "target_acceptance")
-    require(exact, "kernel", kernel, "an exact kernel: lv.MALA(), lv.HMC() or lv.RWM()", "lv.MALA()")
+    require(isinstance(kernel, ExactKernel), "kernel", kernel, "an exact kernel: lv.MALA(), lv.HMC() or lv.RWM()", "lv.MALA()")
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     num_steps, seed = whole_number("num_steps", num_steps, 10, try_this=1000), whole_number("seed", seed, 0)
     goal = kernel.target_acceptance if target_acceptance is None else target_acceptance
@@ -48,7 +48,7 @@ def adapt_step(
     layout = Layout.of(theta_0)
     arrays = None if data is None else as_source(data).arrays
     target.check(theta_0, arrays)
-    theta = jnp.asarray(layout.ravel(theta_0), jnp.float32)
+    theta = layout.flat(theta_0).astype(np.float32)
     log_delta = _adapt(target, layout, num_steps, kernel, arrays, theta, jnp.float32(goal), jax.random.key(seed))
     return Constant(float(np.exp(np.float64(log_delta))))
 

@@ -13,14 +13,17 @@ from jax import lax
 
 from langevin import random
 from langevin.engine.evaluate import (
+    Here,
     Parts,
-    chain_gradient,
     contributions,
     full_log_density,
-    whitened_gradient,
+    gradient,
+    posterior,
+    round_rows,
     wide_gradient,
 )
 from langevin.engine.program import Program
+from langevin.kernels.protocol import noise_shape
 from langevin.random import Clock
 
 # A jax.Array, a tracer of one, or on the way in a NumPy array.
@@ -31,7 +34,8 @@ PyTree = Any
 class Block(NamedTuple):
     """What one dispatch runs: `num_steps` transitions after transition `start`.
 
-    `gathered` holds the minibatches that the host gathered, (chains, transitions * n, ...), or None.
+    `rounds`: minibatches of a step in the bulk, beyond it and in the far tail. `gathered` holds the minibatches that
+    the host gathered, (chains, capacity * n, ...), or None.
     """
 
     start: Clock
@@ -45,6 +49,7 @@ class Block(NamedTuple):
     omega: Array
     stride: Array
     stride_offset: Array
+    rounds: Array
     gathered: PyTree
 
 
@@ -57,87 +62,84 @@ class Output(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """State of the chains and the sums of the open row, each with leading axes (settings, chains)."""
+    """State of the chains, memory of the gradient and sums of the open row, each with leading axes (settings, chains)."""
 
     state: PyTree
+    memory: PyTree
     sums: PyTree
 
 
-def _draws(program: Program, parts: Parts, keys: dict[str, Array], block: Block, offset: Array):
+def _draws(program: Program, keys: dict[str, Array], block: Block, offset: Array):
     """A page of random numbers for the transitions start + offset + 1 ... start + offset + page: (gradient's, eta)."""
     first, page = block.start.plus(offset + 1), program.page
-    eta = random.normals(keys["noise"], first, page, program.layout.size)
-    if program.whitened:
-        eta = keys["sign"] * eta
-    if program.exact:
-        return random.log_uniforms(keys["accept"], first, page), eta
-    if program.custom_gradient:
-        words = random.pairs(keys["custom"], first, page, 1)
-        return jax.random.wrap_key_data(jnp.stack(words, axis=-1), impl="threefry2x32"), eta
-    if program.subsample is None:
-        return jnp.zeros(page, jnp.int32), eta
+    eta = keys["sign"] * random.normals(keys["noise"], first, page, program.noises * program.layout.size)
     if program.host_gather:
         return block.gathered, eta
+    if program.source == "exact":
+        return random.log_uniforms(keys["accept"], first, page), eta
+    if program.source == "custom":
+        words = random.pairs(keys["custom"], first, page, 1)
+        return jax.random.wrap_key_data(jnp.stack(words, axis=-1), impl="threefry2x32"), eta
+    if program.subsample is None or program.rounds:
+        return jnp.zeros(page, jnp.int32), eta
     return program.subsample.draw(keys["subsample"], first, offset, block.origin, page, program.num_data), eta
 
 
 def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block: Block, carry: Carry):
     """Runs the block for one chain ("chain") or for all of them as lanes ("wide", chains on the last axis)."""
     wide = program.layout_kind == "wide"
-    gradient = wide_gradient if wide else chain_gradient
+    estimate = partial(wide_gradient if wide else gradient, program, parts)
     contribute, move = partial(contributions, program, parts), parts.kernel.step
     if wide:
         contribute = jax.vmap(contribute, (-1, -1, None, None), -1)
         move = jax.vmap(move, (-1, -1, -1, None), -1)
 
-    def transition(at: Array, chain: tuple, k: Array, draw: PyTree, eta: Array):
-        state, sums, kept = chain
+    def transition(at: Array, chain: tuple, k: Array, page: PyTree, eta: Array):
+        state, memory, sums, kept = chain
         delta, omega = block.delta[at], block.omega[at]
         noise = random.step_of(eta, k, program.page)
-        theta = state.theta
-        if program.exact:
+        if program.noises > 1:
+            noise = noise.reshape(program.noises, -1, *noise.shape[1:])
+        z = state.theta
+        if program.source == "exact":
             grad = state.grad
-            state = move(full_log_density(program, parts), state, noise, draw[k], delta)
-            sums["acceptance"] = sums["acceptance"] + state.acceptance
-        elif program.whitened:
-            clock = block.start.plus(at + 1)
-            grad, seen = whitened_gradient(program, parts, theta, draw, k, at, clock, keys)
-            state = move(state, grad, noise, delta)
-            sums |= {name: sums[name] + count for name, count in seen.items()}
+            state = move(full_log_density(program, parts), state, noise, page[k], delta)
+            added = {"acceptance": state.acceptance}
         else:
-            grad = gradient(program, parts, theta, draw, k, at)
+            here = Here(page, k, at, block.start.plus(at + 1), keys["subsample"], block.rounds)
+            grad, memory, added = estimate(z, memory, here)
             state = move(state, grad, noise, delta)
-        added = contribute(theta, grad, delta, omega)
-        sums = {**sums, **jax.tree.map(jnp.add, {name: sums[name] for name in added}, added)}
-        if program.keep:
+        added |= contribute(z, grad, delta, omega)
+        sums = jax.tree.map(jnp.add, sums, added)
+        if program.kept:
             slot = (block.stride_offset + at) // block.stride
-            kept = {"theta": kept["theta"].at[slot].set(theta), "grad": kept["grad"].at[slot].set(grad)}
-        return state, sums, kept
+            kept = {"theta": kept["theta"].at[slot].set(z), "grad": kept["grad"].at[slot].set(grad)}
+        return state, memory, sums, kept
 
     def page(p: Array, carried):
         begin = p * program.page
         end = jnp.minimum(begin + program.page, block.num_steps)
-        draw, eta = _draws(program, parts, keys, block, begin)
+        drawn, eta = _draws(program, keys, block, begin)
 
         def row(inside):
-            at, r, state, sums, rows, kept = inside
+            at, r, *chain, rows, kept = inside
             to_row_end = block.row_steps - (block.row_offset + at) % block.row_steps
             stop = jnp.minimum(at + to_row_end, end)
-            state, sums, kept = lax.fori_loop(
-                at, stop, lambda i, chain: transition(i, chain, i - begin, draw, eta), (state, sums, kept)
+            state, memory, sums, kept = lax.fori_loop(
+                at, stop, lambda i, chain: transition(i, chain, i - begin, drawn, eta), (*chain, kept)
             )
             whole = stop == at + to_row_end
             rows = jax.tree.map(lambda buffer, total: buffer.at[r].set(total), rows, sums)
             sums = jax.tree.map(lambda total: jnp.where(whole, jnp.zeros_like(total), total), sums)
-            return stop, r + whole.astype(jnp.int32), state, sums, rows, kept
+            return stop, r + whole.astype(jnp.int32), state, memory, sums, rows, kept
 
         return lax.while_loop(lambda inside: inside[0] < end, row, carried)
 
     blank = _blank_output(program, carry, axes=0)
-    start = (jnp.int32(0), jnp.int32(0), carry.state, carry.sums, blank.rows, blank.kept)
+    start = (jnp.int32(0), jnp.int32(0), *carry, blank.rows, blank.kept)
     pages = (block.num_steps + program.page - 1) // program.page
-    _, _, state, sums, rows, kept = lax.fori_loop(0, pages, page, start)
-    return Carry(state, sums), Output(rows, kept, state.theta)
+    _, _, state, memory, sums, rows, kept = lax.fori_loop(0, pages, page, start)
+    return Carry(state, memory, sums), Output(rows, kept, state.theta)
 
 
 def _blank_output(program: Program, carry: Carry, axes: int) -> Output:
@@ -147,7 +149,7 @@ def _blank_output(program: Program, carry: Carry, axes: int) -> Output:
         return jnp.zeros((*like.shape[:axes], length, *like.shape[axes:]), like.dtype)
 
     theta = carry.state.theta
-    kept = {name: buffer(program.keep + 1, theta) for name in ("theta", "grad")} if program.keep else {}
+    kept = {name: buffer(program.kept, theta) for name in ("theta", "grad")} if program.kept else {}
     rows = jax.tree.map(partial(buffer, program.row_capacity), carry.sums)
     return Output(rows, kept, jnp.zeros_like(theta))
 
@@ -166,8 +168,8 @@ def _for_each(function, inputs: PyTree, results: PyTree, count: Array) -> PyTree
     return lax.fori_loop(0, count, body, results)
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=3)
-def advance(program: Program, parts: Parts, block: Block, carry: Carry):
+@partial(jax.jit, static_argnums=0, donate_argnums=4)
+def advance(program: Program, parts: Parts, keys: dict[str, Array], block: Block, carry: Carry):
     """Carries every chain of every schedule setting through the block: (new carry, output).
 
     `block.delta` and `block.omega` have a leading axis over settings; carry and output have (settings, chains).
@@ -183,8 +185,8 @@ def advance(program: Program, parts: Parts, block: Block, carry: Carry):
                 return _advance_lanes(program, parts, keys, here._replace(gathered=gathered), carry)
 
             blank = (carry, _blank_output(program, carry, axes=1))
-            return _for_each(chain, (parts.keys, carry, block.gathered), blank, block.num_chains)
-        last = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), (parts.keys, carry))
+            return _for_each(chain, (keys, carry, block.gathered), blank, block.num_chains)
+        last = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), (keys, carry))
         return jax.tree.map(
             lambda leaf: jnp.moveaxis(leaf, -1, 0), _advance_lanes(program, parts, last[0], here, last[1])
         )
@@ -194,37 +196,48 @@ def advance(program: Program, parts: Parts, block: Block, carry: Carry):
 
 
 @partial(jax.jit, static_argnums=0)
-def block_rows(program: Program, keys: dict[str, Array], start: Clock, origin: tuple[Array, ...]) -> Array:
-    """Row numbers of the minibatches of a block for the host to gather, (chains, capacity * n)."""
+def block_rows(
+    program: Program, keys: dict[str, Array], start: Clock, origin: tuple[Array, ...], rounds: Array
+) -> Array:
+    """Row numbers of the minibatches of a block for the host to gather, (chains, capacity * n).
+
+    With rounds they are those of the bulk, round by round: capacity counts rounds then.
+    """
     first, steps = start.plus(jnp.int32(1)), program.capacity
 
     def chain(key: Array) -> Array:
-        page = program.subsample.draw(key, first, jnp.int32(0), origin, steps, program.num_data)
-        rows = jax.vmap(lambda k: program.subsample.rows(page, k, steps, program.num_data))(jnp.arange(steps))
+        if program.rounds:
+            places = jnp.arange(steps)
+            rows = jax.vmap(lambda i: round_rows(program, key, first.plus(i // rounds[0]), i % rounds[0]))(places)
+        else:
+            page = program.subsample.draw(key, first, jnp.int32(0), origin, steps, program.num_data)
+            rows = jax.vmap(lambda k: program.subsample.rows(page, k, steps, program.num_data))(jnp.arange(steps))
         return rows.reshape(-1)
 
     return lax.map(chain, keys["subsample"])
 
 
 @partial(jax.jit, static_argnums=0)
-def initial_carry(program: Program, parts: Parts, theta: Array, settings: Array) -> Carry:
-    """States before the first transition and empty sums; theta is (chains, d), settings gives the leading axis."""
+def initial_carry(program: Program, parts: Parts, keys: dict[str, Array], z: Array, settings: Array) -> Carry:
+    """States before the first transition and empty sums; z is (chains, d), settings gives the leading axis."""
 
-    def one(theta: Array, keys: dict[str, Array]) -> Carry:
-        if program.exact:
-            state = parts.kernel.init(full_log_density(program, parts), theta)
-            grad, extra = state.grad, {"acceptance": jnp.zeros((), theta.dtype)}
+    def one(z: Array, keys: dict[str, Array]) -> Carry:
+        zero, d, memory = Clock(jnp.uint32(0), jnp.uint32(0)), program.layout.size, ()
+        if parts.coordinates.paired:
+            z = keys["sign"] * random.normals(keys["start"], zero, 1, d)
+        nothing = jnp.zeros((), z.dtype)
+        if program.source == "exact":
+            state = parts.kernel.init(full_log_density(program, parts), z)
+            counted = {"acceptance": nothing}
         else:
-            zero = Clock(jnp.uint32(0), jnp.uint32(0))
-            eta = random.normals(keys["noise"], zero, 1, program.layout.size)
-            extra = {}
-            if program.whitened:
-                eta = keys["sign"] * eta
-                theta = keys["sign"] * random.normals(keys["start"], zero, 1, program.layout.size)
-                extra = {"far": jnp.zeros((), theta.dtype), "rounds": jnp.zeros((), theta.dtype)}
-            state, grad = parts.kernel.init(theta, eta), jnp.zeros_like(theta)
-        sums = contributions(program, parts, theta, grad, jnp.zeros((), theta.dtype), jnp.zeros((), theta.dtype))
-        return Carry(state, jax.tree.map(jnp.zeros_like, {**sums, **extra}))
+            eta = keys["sign"] * random.normals(keys["noise"], zero, 1, program.noises * d)
+            state = parts.kernel.init(z, eta.reshape(noise_shape(parts.kernel, d)))
+            counted = {"visits": nothing} if program.rounds else {}
+            if program.source == "stateful":
+                memory = parts.gradient.remember(posterior(program, parts), parts.coordinates.theta(z))
+                counted = {"visits": nothing}
+        sums = contributions(program, parts, z, jnp.zeros_like(z), nothing, nothing)
+        return Carry(state, memory, jax.tree.map(jnp.zeros_like, {**sums, **counted}))
 
-    carry = lax.map(lambda c: one(*c), (theta, parts.keys))
+    carry = lax.map(lambda c: one(*c), (z, keys))
     return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*settings.shape, *leaf.shape)), carry)

@@ -11,28 +11,27 @@ from langevin.engine.draws import DrawBook, Draws
 from langevin.engine.ledger import Ledger, RowBook
 from langevin.engine.setup import Prepared
 from langevin.engine.steps import Steps
-from langevin.frame import grad_of, theta_of
 
 PyTree = Any
 Rows = dict[str, np.ndarray]
 
 
 class Sent(NamedTuple):
-    """A block on its way: the transition it starts after, its length, and what the device will answer."""
+    """A block on its way: the transition it starts after, its length, and what each group of chains answers."""
 
     start: int
     num_steps: int
     row_steps: int
-    output: Output
+    outputs: list[Output]
 
 
-class LeftOff(NamedTuple):
-    """What a later call needs to go on: the books, the device state, and what the call must have in common."""
+class Checkpoint(NamedTuple):
+    """Where a run can go on: its books and the device state of all chains."""
 
     rows: RowBook
     draws: DrawBook
+    spent: float
     carry: Carry
-    identity: dict[str, Any]
 
 
 class Books:
@@ -41,26 +40,37 @@ class Books:
     def __init__(self, prepared: Prepared) -> None:
         self.call, self.program = prepared, prepared.program
         self.steps = Steps(prepared.schedule, prepared.weight_power)
-        self.rows, self.draws = RowBook(), DrawBook(self.program.keep)
+        self.rows, self.draws = RowBook(), DrawBook(prepared.keep)
+        # Datum visits of all whole rows of one schedule setting.
+        self.spent = 0.0
 
-    def restore(self, left: LeftOff) -> None:
+    def restore(self, left: Checkpoint) -> None:
         """Takes over the books of an earlier call."""
         self.rows, self.draws = left.rows.copy(), left.draws.copy()
+        self.spent = left.spent
 
     def read(self, sent: Sent) -> Rows:
         """The whole rows of a finished block, by name, (rows, settings, chains, ...)."""
         whole = (sent.start + sent.num_steps) // sent.row_steps - sent.start // sent.row_steps
-        return self._rows(sent.output.rows, whole)
+        return self._rows(self.joined([output.rows for output in sent.outputs]), whole)
+
+    def joined(self, groups: list[PyTree]) -> PyTree:
+        """Arrays of the groups of chains as those of all chains, (settings, chains, ...), on the host."""
+        if len(groups) == 1:
+            return jax.tree.map(np.asarray, groups[0])
+        # The last group may be padded.
+        return jax.tree.map(lambda *parts: np.concatenate(parts, axis=1)[:, : len(self.call.chains)], *groups)
 
     def append(self, sent: Sent, rows: Rows) -> None:
         """Books the rows that were read from a block, and its kept draws."""
         first, whole = sent.start // sent.row_steps, len(next(iter(rows.values())))
         if whole:
             rows |= self.steps.sums(first * sent.row_steps + 1, (first + whole) * sent.row_steps, whole)
-            rows["visits"] = self._visits(rows, sent.row_steps)
+            self._count(rows, sent.row_steps)
+            self.spent += float(rows["visits"].sum()) / self.steps.settings
             self.rows.append(rows, sent.row_steps)
-        if self.program.keep:
-            self.draws.append(sent.start, sent.num_steps, sent.output.kept)
+        if self.program.kept:
+            self.draws.append(sent.start, sent.num_steps, self.joined([output.kept for output in sent.outputs]))
 
     def _rows(self, rows: PyTree, count: int) -> Rows:
         """The first device rows as float64 arrays by name."""
@@ -72,11 +82,10 @@ class Books:
                 flat[kind] = sums
         return {name: np.moveaxis(np.asarray(s)[:, :, :count], 2, 0).astype(np.float64) for name, s in flat.items()}
 
-    def _visits(self, rows: Rows, steps: int) -> np.ndarray:
-        """Datum visits of rows of `steps` transitions each, (rows, settings, chains)."""
+    def _count(self, rows: Rows, steps: int) -> None:
+        """Adds the datum visits of rows of `steps` transitions each, where the device has not counted them."""
         shape = next(sums for name, sums in rows.items() if name.startswith("values/")).shape[:3]
-        visits = np.full(shape, float(steps * self.call.cost_per_step))
-        return visits + self.program.batch_size * rows["rounds"] if self.program.guard > 1 else visits
+        rows.setdefault("visits", np.full(shape, float(steps * self.call.cost_per_step)))
 
     def ledger(self, m: int, carry: Carry | None, interrupted: bool) -> Ledger:
         """The books as they stand after m transitions; without a carry (a divergence), the whole rows before it."""
@@ -86,7 +95,7 @@ class Books:
         elif m > self.rows.m:
             open_row = self._rows(jax.tree.map(lambda leaf: leaf[:, :, None], carry.sums), 1)
             open_row |= self.steps.sums(self.rows.m + 1, m, 1)
-            open_row["visits"] = self._visits(open_row, m - self.rows.m)
+            self._count(open_row, m - self.rows.m)
         length, table = self.rows.table(open_row, m)
         shape = self.call.schedule.batch_shape
 
@@ -112,28 +121,27 @@ class Books:
             values=by_name("values"),
             corrections=by_name("corrections") if corrected else None,
             outer=settings_first(table["outer"]) if self.program.gradient_outer else None,
-            acceptance=settings_first(table["acceptance"]) if self.program.exact else None,
+            acceptance=settings_first(table["acceptance"]) if "acceptance" in table else None,
             visits=settings_first(table["visits"]),
-            far=settings_first(table["far"]) if self.program.whitened else None,
+            far=settings_first(table["far"]) if "far" in table else None,
             columns=self.call.columns,
             anchor=self.call.anchor,
-            exact=self.program.exact,
+            kernel=self.call.kernel,
+            coordinates=self.call.coordinates,
             iid=self.program.subsample is None or self.program.subsample.iid,
-            noisy=self.program.custom_gradient or 0 < self.program.batch_size < self.program.num_data,
-            discretisation_bias=self.call.discretisation_bias,
-            whitened=self.program.whitened,
-            draws=self._kept(m) if self.program.keep else None,
-            carry=None if carry is None else self._left_off(carry),
+            noisy=self.program.source in ("custom", "stateful")
+            or (self.program.source == "datum" and 0 < self.program.batch_size < self.program.num_data),
+            draws=self._kept(m) if self.program.kept else None,
+            manifest=self.call.manifest,
+            checkpoint=None if carry is None else Checkpoint(self.rows.copy(), self.draws.copy(), self.spent, carry),
             interrupted=interrupted,
         )
 
     def _kept(self, m: int) -> Draws | None:
         """The kept draws in the user's coordinates."""
         draws = self.draws.draws(m, self.call.schedule, self.call.weight_power)
-        if draws is None or not self.program.whitened:
+        if draws is None:
             return draws
-        anchor: Any = self.call.anchor
-        return replace(draws, theta=theta_of(anchor, draws.theta), grad=grad_of(anchor, draws.grad))
-
-    def _left_off(self, carry: Carry) -> LeftOff:
-        return LeftOff(self.rows.copy(), self.draws.copy(), jax.tree.map(np.array, carry), self.call.identity)
+        coordinates = self.call.coordinates
+        theta, grad = coordinates.theta(draws.theta), coordinates.unpulled(draws.grad)
+        return replace(draws, theta=theta, grad=grad)

@@ -8,9 +8,13 @@ import jax
 import numpy as np
 
 from langevin.anchor import Anchor
+from langevin.coordinates import Coordinates, Linear
 from langevin.data.source import DataSource
 from langevin.data.subsample import Subsample, WithReplacement
-from langevin.gradients import CustomGradient, DatumGradient, WhitenedGradient
+from langevin.engine.program import MOST_ROUNDS
+from langevin.gradients import ControlVariate, CustomGradient, DatumGradient, StatefulGradient
+from langevin.kernels import ExactKernel, Kernel
+from langevin.kernels.protocol import Bare, as_pytree
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -26,15 +30,6 @@ def whole_number(name: str, value: Any, lowest: int, highest: int | None = None,
     return int(value)
 
 
-def is_kernel(kernel: Any) -> bool:
-    """Whether it is an object with `init` and `step`, and not a class."""
-    return (
-        not isinstance(kernel, type)
-        and callable(getattr(kernel, "init", None))
-        and callable(getattr(kernel, "step", None))
-    )
-
-
 def require(good: Any, name: str, value: Any, rule: str, remedy: str) -> None:
     """Raises the ValueError of an argument unless `good`."""
     if not good:
@@ -43,8 +38,8 @@ def require(good: Any, name: str, value: Any, rule: str, remedy: str) -> None:
 
 def check_start(target: Target, layout: Layout, theta_0: PyTree, source: DataSource | None) -> None:
     """Raises where no chain can start: the log density of the prior and one datum is not finite at theta_0."""
-    datum = None if source is None else jax.tree.map(lambda leaf: leaf[0], source.arrays)
-    theta = np.asarray(layout.ravel(theta_0), np.float32)
+    datum = None if source is None else jax.tree.map(lambda leaf: leaf[0], source.slice(0, 1))
+    theta = layout.flat(theta_0).astype(np.float32)
     value = float(_log_density_of_one(target, layout, theta, datum))
     if not np.isfinite(value):
         raise ValueError(
@@ -81,22 +76,48 @@ def read_chains(chains: int | Sequence[int]) -> np.ndarray:
     return numbers.astype(np.int64)
 
 
-def checked_guard(
-    guard: int, whiten: bool, anchor: Anchor | None, gradient: Any, kernel: Any, subsample: Subsample | None
-) -> int:
-    """The guard's number of minibatches, one where it has none; raises where a run cannot be whitened or guarded."""
-    guard = whole_number("guard", guard, 1, try_this=100)
-    require(isinstance(whiten, bool), "whiten", whiten, "True or False", "True")
-    if not whiten:
-        require(guard == 1, "guard", guard, "1 without whiten=True: the bulk is known in whitened coordinates", "1")
-        return 1
-    if anchor is None:
-        raise ValueError("whiten=True needs an anchor, got None. Pass anchor=lv.laplace(target, data, theta_0).")
-    if not isinstance(gradient, WhitenedGradient) or hasattr(kernel, "target_acceptance"):
+def checked_kernel(kernel: Any) -> Kernel | ExactKernel:
+    """The kernel; an object with `init` and `step` of its own is one of which nothing is known."""
+    if isinstance(kernel, (Kernel, ExactKernel)):
+        return kernel
+    own = not isinstance(kernel, type) and callable(getattr(kernel, "init", None))
+    require(own and callable(getattr(kernel, "step", None)), "kernel", kernel, "a kernel", "lv.SGLD()")
+    return Bare(as_pytree(kernel))
+
+
+def checked_coordinates(coordinates: Coordinates | None, shape: Layout, anchor: Anchor | None) -> Coordinates:
+    """The coordinates to move in: theta itself, where nothing is said."""
+    if coordinates is None:
+        return Coordinates()
+    good = isinstance(coordinates, Coordinates)
+    require(good, "coordinates", coordinates, "lv.Whitened.by(anchor) or lv.Preconditioned.by(matrix)", "None")
+    if isinstance(coordinates, Linear) and len(coordinates.centre) != shape.size:
         raise ValueError(
-            f"whiten=True works with lv.Minibatch() or lv.ControlVariate(anchor) and a kernel without accept-reject, "
-            f"got {gradient!r} and {kernel!r}."
+            f"coordinates must be of dimension {shape.size}, that of theta_0, got {len(coordinates.centre)}."
         )
+    if coordinates.paired and anchor is None:
+        raise ValueError(
+            "coordinates=lv.Whitened.by(anchor) needs the anchor too, got None. Pass anchor=anchor beside it."
+        )
+    return coordinates
+
+
+def check_anchor(anchor: Anchor | None, gradient: Any, shape: Layout) -> None:
+    """Raises unless the anchors of the run and of its gradient are of this target."""
+    remedy = "lv.laplace(target, data, theta_0)"
+    require(anchor is None or isinstance(anchor, Anchor), "anchor", anchor, "an lv.Anchor", remedy)
+    for used in (anchor, gradient.anchor if isinstance(gradient, ControlVariate) else None):
+        if used is not None and used.layout != shape:
+            raise ValueError(
+                "anchor must be of the same target: its parameters differ from theta_0. Call lv.laplace anew."
+            )
+
+
+def checked_guard(guard: int, coordinates: Coordinates, subsample: Subsample | None) -> int:
+    """The guard's number of minibatches, one where it has none."""
+    guard = whole_number("guard", guard, 1, MOST_ROUNDS - 1, try_this=100)
+    rule = "1 unless coordinates are whitened: the bulk is known there only"
+    require(guard == 1 or coordinates.paired, "guard", guard, rule, "1")
     return guard if isinstance(subsample, WithReplacement) else 1
 
 
@@ -104,13 +125,16 @@ def checked_subsample(
     subsample: Subsample | None, gradient: Any, kernel: Any, source: DataSource | None
 ) -> Subsample | None:
     """The subsampler, if one is needed and fits; None where the data are not subsampled."""
-    exact = hasattr(kernel, "target_acceptance")
+    exact = isinstance(kernel, ExactKernel)
     custom = isinstance(gradient, CustomGradient)
-    if isinstance(gradient, type) or not (custom or isinstance(gradient, DatumGradient)):
+    known = custom or isinstance(gradient, (DatumGradient, StatefulGradient))
+    if isinstance(gradient, type) or not known:
         raise ValueError(
-            f"gradient must be lv.Minibatch(), lv.ControlVariate(anchor) or an object with draw, estimate and cost, "
-            f"got {gradient!r}."
+            f"gradient must be lv.Minibatch(), lv.ControlVariate(anchor), lv.SVRG(), lv.SAGA() or an object with draw, "
+            f"estimate and cost, got {gradient!r}."
         )
+    if source is None and isinstance(gradient, StatefulGradient):
+        raise ValueError(f"gradient must be lv.Minibatch() for a target without data, got {gradient!r}.")
     if source is None or custom or exact:
         if subsample is not None:
             reason = "there are no data" if source is None else "an exact kernel sees all the data" if exact else (

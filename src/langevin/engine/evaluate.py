@@ -8,7 +8,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from langevin import random
-from langevin.engine.program import Program
+from langevin.coordinates import times
+from langevin.engine.program import MOST_ROUNDS, Program
+from langevin.gradients import AnchoredGradient, Posterior
 from langevin.random import Clock
 
 # A jax.Array, a tracer of one, or on the way in a NumPy array.
@@ -17,76 +19,109 @@ PyTree = Any
 
 
 class Parts(NamedTuple):
-    """The arrays that stay the same through a run."""
+    """The arrays that stay the same through a run.
+
+    `newton` takes a gradient to the step Sigma grad; `borders` are the |z|^2 where the bulk ends and the far tail begins.
+    """
 
     kernel: Any
     gradient: Any
+    coordinates: Any
     data: PyTree
-    keys: dict[str, Array]
+    newton: tuple[Array, ...]
     anchor: Array
-    covariance: Array
-    frame: Any
     borders: Array
     references: tuple[Array, ...]
     traces: tuple[Array, ...]
 
 
-def chain_gradient(program: Program, parts: Parts, theta: Array, page: Any, k: Array, at: Array) -> Array:
-    """Gradient estimate of one chain; the observations of the minibatch are vector lanes.
+class Here(NamedTuple):
+    """Where a chain stands when it asks for a gradient: entry k of the page of draws, transition `at` of the block."""
 
-    Transition `at` of the block is entry k of the page of draws, or entry `at` of what the host gathered.
-    """
-    layout = program.layout
-    if program.custom_gradient:
-        u = parts.gradient.draw(page[k])
-        return layout.ravel(parts.gradient.estimate(layout.unravel(theta), parts.data, u))
-    base = layout.ravel(parts.gradient.base(program.target, layout.unravel(theta)))
+    page: Any
+    k: Array
+    at: Array
+    clock: Clock
+    key: Array
+    rounds: Array
+
+
+def gradient(program: Program, parts: Parts, z: Array, memory: PyTree, here: Here) -> tuple[Array, PyTree, dict]:
+    """Gradient estimate of one chain in its coordinates, the gradient's memory after it, and what is counted."""
+    if program.source == "custom":
+        u = parts.gradient.draw(here.page[here.k])
+        layout = program.layout
+        grad = parts.gradient.estimate(layout.unravel(parts.coordinates.theta(z)), parts.data, u)
+        return parts.coordinates.pull(layout.ravel(grad)), memory, {}
+    theta = parts.coordinates.theta(z)
+    if program.source == "stateful":
+        rows = program.subsample.rows(here.page, here.k, program.page, program.num_data)
+        grad, memory, visits = parts.gradient.refresh(posterior(program, parts), memory, theta, rows)
+        return parts.coordinates.pull(grad), memory, {"visits": visits.astype(z.dtype)}
+    base = _base(program, parts, z, theta)
     if not program.num_data:
-        return base
-    return base + _minibatch_term(program, parts, theta, page, k, at)
+        return base, memory, {}
+    if program.rounds:
+        term, counted = _in_rounds(program, parts, z, theta, here)
+        return base + parts.coordinates.pull(term), memory, counted
+    return base + parts.coordinates.pull(_minibatch_term(program, parts, theta, here)), memory, {}
 
 
-def whitened_gradient(
-    program: Program, parts: Parts, z: Array, page: Any, k: Array, at: Array, clock: Clock, keys: dict[str, Array]
-) -> tuple[Array, dict[str, Array]]:
-    """Gradient estimate of one chain in the whitened coordinates z; whether z is far out, and the guard's extra rounds.
+def posterior(program: Program, parts: Parts) -> Posterior:
+    """The posterior as gradients with a memory see it."""
+    return Posterior(program.target, program.layout, parts.data, program.num_data)
 
-    Outside the bulk the guard is called: several minibatches in place of one, `program.guard` of them far out and the
-    square root of that in between. They go through the same code, round by round, so that it is compiled once; a chain
-    that stays in the bulk is the same to the bit with or without a guard.
+
+def _base(program: Program, parts: Parts, z: Array, theta: Array) -> Array:
+    """The part of the gradient that needs no data, in the chain's coordinates."""
+    layout, coordinates, estimator = program.layout, parts.coordinates, parts.gradient
+    if coordinates.paired and isinstance(estimator, AnchoredGradient) and estimator.anchored:
+        return coordinates.pull(layout.ravel(estimator.beyond(program.target, layout.unravel(theta)))) - z
+    return coordinates.pull(layout.ravel(estimator.base(program.target, layout.unravel(theta))))
+
+
+def _in_rounds(program: Program, parts: Parts, z: Array, theta: Array, here: Here) -> tuple[Array, dict]:
+    """The mean over the rounds of a step: `rounds` holds how many in the bulk, beyond it, and in the far tail.
+
+    The rows of round r of transition m are a function of (key, m, r): a chain is the same to the bit whether the host
+    gathers the rounds of the bulk or the loop does, and whatever the rounds of other steps. One loop goes through the
+    same code round by round, so that it is compiled once.
     """
-    frame, layout = parts.frame, program.layout
-    theta, square = frame.theta(z), jnp.sum(z * z)
-    out, far = square > parts.borders[0], square > parts.borders[1]
-    seen = {"far": far.astype(z.dtype), "rounds": jnp.zeros((), z.dtype)}
-    base = parts.gradient.whitened_base(program.target, theta, z, frame, layout)
-    if not program.num_data:
-        return base, seen
-    if program.guard == 1:
-        term = _minibatch_term(program, parts, theta, page, k, at)
-        return base + frame.pull(term), seen
-    first_rows = program.subsample.rows(page, k, program.page, program.num_data)
+    square = jnp.sum(z * z)
+    zone = (square > parts.borders[0]).astype(jnp.int32) + (square > parts.borders[1]).astype(jnp.int32)
+    count = here.rounds[zone]
 
-    def guard_rows(round: Array) -> Array:
-        words = random.pairs(keys["guard"], clock.scaled(program.guard).plus(round), 1, program.batch_size)
-        return random.bounded(*words, program.num_data)
+    def add(r: Array, total: Array) -> Array:
+        def taken() -> PyTree:
+            rows = round_rows(program, here.key, here.clock, r)
+            return jax.tree.map(lambda leaf: leaf.at[rows].get(mode="promise_in_bounds"), parts.data)
 
-    def add(round: Array, total: Array) -> Array:
-        rows = lax.cond(round == 0, lambda: first_rows, lambda: guard_rows(round))
-        batch = jax.tree.map(lambda leaf: leaf.at[rows].get(mode="promise_in_bounds"), parts.data)
+        if not program.host_gather:
+            return total + _scaled_term(program, parts, theta, taken())
+        gathered = partial(_gathered, program, here.page, here.at * here.rounds[0] + r)
+        batch = lax.cond(r < here.rounds[0], gathered, taken)
         return total + _scaled_term(program, parts, theta, batch)
 
-    rounds = jnp.where(far, program.guard, jnp.where(out, program.half_guard, 1))
-    term = lax.fori_loop(0, rounds, add, jnp.zeros_like(z)) / rounds.astype(z.dtype)
-    return base + frame.pull(term), {**seen, "rounds": (rounds - 1).astype(z.dtype)}
+    term = lax.fori_loop(0, count, add, jnp.zeros_like(z)) / count.astype(z.dtype)
+    return term, {"visits": (program.batch_size * count).astype(z.dtype)}
 
 
-def _minibatch_term(program: Program, parts: Parts, theta: Array, page: Any, k: Array, at: Array) -> Array:
+def round_rows(program: Program, key: Array, clock: Clock, r: Array) -> Array:
+    """Row numbers of round r of a transition."""
+    words = random.pairs(key, clock.scaled(MOST_ROUNDS).plus(r), 1, program.batch_size)
+    return random.bounded(*words, program.num_data)
+
+
+def _gathered(program: Program, buffer: PyTree, place: Array) -> PyTree:
+    n = program.batch_size
+    return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, place * n, n), buffer)
+
+
+def _minibatch_term(program: Program, parts: Parts, theta: Array, here: Here) -> Array:
     if program.host_gather:
-        n = program.batch_size
-        batch = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, at * n, n), page)
+        batch = _gathered(program, here.page, here.at)
     else:
-        batch = program.subsample.batch(parts.data, page, k, program.page, program.num_data)
+        batch = program.subsample.batch(parts.data, here.page, here.k, program.page, program.num_data)
     return _scaled_term(program, parts, theta, batch)
 
 
@@ -99,16 +134,13 @@ def _scaled_term(program: Program, parts: Parts, theta: Array, batch: PyTree) ->
     return (program.num_data / program.batch_size) * term
 
 
-def wide_gradient(program: Program, parts: Parts, theta: Array, page: Array, k: Array, at: Array) -> Array:
+def wide_gradient(program: Program, parts: Parts, z: Array, memory: PyTree, here: Here) -> tuple[Array, PyTree, dict]:
     """Gradient estimates of all chains; chains are vector lanes, observations are summed in turn."""
     layout = program.layout
-
-    def base(t: Array) -> Array:
-        return layout.ravel(parts.gradient.base(program.target, layout.unravel(t)))
-
-    prior = jax.vmap(base, -1, -1)(theta)
+    theta = jax.vmap(parts.coordinates.theta, -1, -1)(z)
+    base = jax.vmap(partial(_base, program, parts), (-1, -1), -1)(z, theta)
     if not program.num_data:
-        return prior
+        return base, memory, {}
 
     def term(t: Array, datum: PyTree) -> Array:
         def log_likelihood(s: PyTree) -> Array:
@@ -122,24 +154,24 @@ def wide_gradient(program: Program, parts: Parts, theta: Array, page: Array, k: 
         return total + jax.vmap(term, (-1, 0 if row.ndim else None), -1)(theta, datum)
 
     total = jnp.zeros_like(theta)
-    for count, row_of in program.subsample.walk(page, k, program.page, program.num_data):
+    for count, row_of in program.subsample.walk(here.page, here.k, program.page, program.num_data):
         total = lax.fori_loop(0, count, partial(add, row_of), total, unroll=2)
-    return prior + (program.num_data / program.batch_size) * total
+    scaled = (program.num_data / program.batch_size) * total
+    return base + jax.vmap(parts.coordinates.pull, -1, -1)(scaled), memory, {}
 
 
 def full_log_density(program: Program, parts: Parts):
-    """theta -> (log density, gradient) on all the data, for the exact kernels."""
+    """z -> (log density, gradient) on all the data, for the exact kernels."""
 
-    def log_density(theta: Array) -> Array:
-        return program.target.log_density(program.layout.unravel(theta), parts.data)
+    def log_density(z: Array) -> Array:
+        return program.target.log_density(program.layout.unravel(parts.coordinates.theta(z)), parts.data)
 
     return jax.value_and_grad(log_density)
 
 
-def contributions(program: Program, parts: Parts, at: Array, grad: Array, delta: Array, omega: Array) -> PyTree:
+def contributions(program: Program, parts: Parts, z: Array, grad: Array, delta: Array, omega: Array) -> PyTree:
     """What one transition of one chain adds to its open row, taken at the left end point theta_{m-1}."""
-    layout = program.layout
-    theta = parts.frame.theta(at) if program.whitened else at
+    layout, theta = program.layout, parts.coordinates.theta(z)
     sums: dict[str, PyTree] = {
         "values": tuple(
             omega * o.value(layout, theta, reference)
@@ -147,11 +179,13 @@ def contributions(program: Program, parts: Parts, at: Array, grad: Array, delta:
         )
     }
     if program.corrected:
-        s = parts.frame.push(grad) if program.whitened else jnp.dot(parts.covariance, grad)
+        s = times(parts.newton, grad)
         sums["corrections"] = tuple(
             omega * o.correction(layout, theta, s, parts.anchor, trace)
             for (_, o), trace in zip(program.observables, parts.traces, strict=True)
         )
+    if parts.borders is not None:
+        sums["far"] = (jnp.sum(z * z) > parts.borders[1]).astype(z.dtype)
     if program.gradient_outer:
         # delta^2 E[g g'] is what drives the bias of the raw average.
         sums["outer"] = delta**2 * grad[:, None] * grad[None, :]

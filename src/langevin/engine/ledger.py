@@ -4,14 +4,17 @@ Row r of a chain covers the transitions r L + 1 ... (r+1) L; the last row may be
 transitions alone, and sums are merged pairwise by position, so how a run was cut into blocks leaves no trace.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from langevin.anchor import Anchor
+from langevin.coordinates import Coordinates
 from langevin.engine.draws import Draws
 from langevin.engine.program import row_steps
+from langevin.kernels import ExactKernel, Kernel
 from langevin.schedules import Schedule
 
 Array = np.ndarray
@@ -24,7 +27,8 @@ class Column:
 
     `pairs` is set for `Moments` only: sums are of u and u_i u_j, u = theta - reference, for these i, j. `trace` is
     tr(Sigma Q), twice what the Laplace model adds to the reference; `hessian` the second derivatives Q at the anchor
-    (values, d, d), for the estimate of the bias. Both are None without an anchor.
+    (values, d, d), for the estimate of the bias. Both are None without an anchor. `marginals`: sums are of distribution
+    functions on a grid, see `Marginals`.
     """
 
     shape: tuple[int, ...]
@@ -32,6 +36,7 @@ class Column:
     pairs: tuple[Array, Array] | None
     trace: Array | None
     hessian: Array | None
+    marginals: bool = False
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -40,9 +45,9 @@ class Ledger:
 
     values[name] = sum omega_m (phi(theta_{m-1}) - reference), left end point, theta_0 included; corrections[name] the
     same for -A_hat h; outer = sum delta_m^2 g g'; sum_delta, sum_delta2, sum_omega per row; visits counts data seen.
-    A whitened run moves in the anchor's coordinates: `outer` and the columns' second derivatives are in z there, chains
-    2k and 2k + 1 are an antithetic pair, and `far` counts steps from the far tail, where the guard is called. `noisy`
-    says whether gradients were estimated. `carry` is the device state from which a run can go on.
+    `outer` and the columns' second derivatives are in the `coordinates` in which the chains moved; where these are
+    paired, `far` counts steps from the far tail. `kernel` answers what is known of its law, `noisy` says whether
+    gradients were estimated. `manifest` is what the run was made of, `checkpoint` where it can go on.
     """
 
     num_steps: int
@@ -62,14 +67,19 @@ class Ledger:
     far: Array | None
     columns: dict[str, Column]
     anchor: Anchor | None
-    exact: bool
+    kernel: Kernel | ExactKernel
+    coordinates: Coordinates
     iid: bool
     noisy: bool
-    discretisation_bias: bool
-    whitened: bool
     draws: Draws | None
-    carry: Any
+    manifest: Any
+    checkpoint: Any
     interrupted: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether the kernel leaves the posterior as it is."""
+        return isinstance(self.kernel, ExactKernel)
 
     @property
     def m_stop(self) -> Array:
@@ -83,18 +93,11 @@ class Ledger:
         return round(float(self.visits.sum()) / int(np.prod(self.schedule.batch_shape)))
 
     def units(self, sums: Array) -> Array:
-        """Sums over chains (chains, ...) as means over units that are independent: whitened chains go in pairs."""
-        if not self.whitened:
+        """Sums over chains (chains, ...) as means over units that are independent: single chains, or pairs of them."""
+        if not self.coordinates.paired:
             return sums
         pair = self.chains // 2
         return np.stack([sums[pair == number].mean(axis=0) for number in np.unique(pair)])
-
-    @property
-    def curvature(self) -> Array | None:
-        """Precision of the Laplace approximation in the coordinates in which the chains move; None if unknown."""
-        if self.anchor is None:
-            return None
-        return np.eye(len(self.names)) if self.whitened else self.anchor.precision
 
     @property
     def finite(self) -> Array:
@@ -113,53 +116,41 @@ class Ledger:
     def select(self, chains: slice) -> "Ledger":
         """The ledger of some of the chains, by position; it cannot be resumed."""
         at = (slice(None),) * len(self.schedule.batch_shape) + (chains,)
-
-        def part(a: Any) -> Any:
-            return None if a is None else {name: a[name][at] for name in a} if isinstance(a, dict) else a[at]
-
-        names = ("values", "corrections", "outer", "acceptance", "visits", "far")
-        draws = None
-        if self.draws is not None:
-            draws = replace(self.draws, theta=self.draws.theta[at], grad=self.draws.grad[at])
-        changed = {name: part(getattr(self, name)) for name in names}
-        return replace(self, chains=self.chains[chains], draws=draws, carry=None, **changed)
+        return self._by_chain(lambda part: part[0][at], [self], self.chains[chains])
 
     def stack(self, other: "Ledger") -> "Ledger":
-        """One ledger of both runs' chains: same parts, same length, different chain numbers."""
-        if self.num_steps != other.num_steps or list(self.columns) != list(other.columns):
-            raise ValueError(
-                f"ledgers must have the same length and observables to be stacked, got {self!r} and {other!r}."
-            )
-        if self.schedule != other.schedule or self.weight_power != other.weight_power:
-            raise ValueError("ledgers must share their schedule and weights to be stacked: their rows differ in time.")
+        """One ledger of both runs' chains: the same run but for the chain numbers and the seed, of the same length."""
+        if self.num_steps != other.num_steps:
+            raise ValueError(f"ledgers must have the same length to be stacked, got {self!r} and {other!r}.")
         shared = np.intersect1d(self.chains, other.chains)
         if shared.size:
             raise ValueError(f"ledgers must hold different chains to be stacked, both hold {shared}. Run other chains.")
+        differs = self.manifest.difference(other.manifest, but=("chains", "seed", "keep"))
+        if differs is not None:
+            raise ValueError(f"ledgers must be of one run to be stacked, but {differs}.")
         axis = len(self.schedule.batch_shape)
+        chains = np.concatenate([self.chains, other.chains])
+        return self._by_chain(lambda parts: np.concatenate(parts, axis=axis), [self, other], chains)
 
-        def join(a: Any, b: Any) -> Any:
-            if a is None or b is None:
+    def _by_chain(self, join: Callable[[list[Array]], Array], ledgers: "list[Ledger]", chains: Array) -> "Ledger":
+        """This ledger with every array that has a chain axis made of those of the ledgers; missing in one, missing."""
+
+        def joined(parts: list[Any]) -> Any:
+            if any(part is None for part in parts):
                 return None
-            if isinstance(a, dict):
-                return {name: join(a[name], b[name]) for name in a}
-            return np.concatenate([a, b], axis=axis)
+            if isinstance(parts[0], dict):
+                return {name: joined([part[name] for part in parts]) for name in parts[0]}
+            return join(parts)
 
-        draws = None
-        if self.draws is not None and other.draws is not None:
-            theta, grad = (join(getattr(self.draws, n), getattr(other.draws, n)) for n in ("theta", "grad"))
-            draws = replace(self.draws, theta=theta, grad=grad)
-        return replace(
-            self,
-            chains=np.concatenate([self.chains, other.chains]),
-            values=join(self.values, other.values),
-            corrections=join(self.corrections, other.corrections),
-            outer=join(self.outer, other.outer),
-            acceptance=join(self.acceptance, other.acceptance),
-            visits=join(self.visits, other.visits),
-            far=join(self.far, other.far),
-            draws=draws,
-            carry=None,
-        )
+        names = ("values", "corrections", "outer", "acceptance", "visits", "far")
+        changed = {name: joined([getattr(ledger, name) for ledger in ledgers]) for name in names}
+        draws = [ledger.draws for ledger in ledgers]
+        if all(draw is not None and np.array_equal(draw.m, draws[0].m) for draw in draws):
+            theta, grad = (joined([getattr(draw, name) for draw in draws]) for name in ("theta", "grad"))
+            changed["draws"] = replace(draws[0], theta=theta, grad=grad)
+        else:
+            changed["draws"] = None
+        return replace(self, chains=chains, checkpoint=None, **changed)
 
 
 class RowBook:

@@ -1,8 +1,7 @@
 """The static description of a run: everything that decides what is compiled, and nothing that changes along the way."""
 
 from dataclasses import dataclass
-from math import ceil, sqrt
-from typing import Any
+from typing import Any, Literal
 
 from langevin.gradients import DatumGradient
 from langevin.target import Layout, Target
@@ -15,9 +14,13 @@ LONGEST_DEVICE_ROW = 256
 MOST_ROWS = 1024
 # Up to this many parameters the ledger keeps sum delta^2 g g', d^2 numbers a row, for the bias of raw averages.
 MOST_OUTER = 64
+# Minibatches that one step may see: each has random numbers of its own.
+MOST_ROUNDS = 2**16
 # Chains share vector lanes when there are enough of them and one chain's arithmetic is small.
 _WIDE_FROM_CHAINS = 16
 _WIDE_UP_TO_WORK = 512
+
+Source = Literal["exact", "custom", "stateful", "datum"]
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,9 @@ class Program:
 
     `layout_kind` is "wide" (chains are vector lanes, observations are summed in turn) or "chain" (chains one after the
     other, observations are vector lanes). The two add up a minibatch in different orders, so a trajectory is a function
-    of (seed, chain, layout_kind), bit for bit, but never of how many chains or steps run together. `whitened` runs move
-    in the anchor's coordinates z; far out a step sees `guard` minibatches in place of one.
+    of (seed, chain, layout_kind), bit for bit, but never of how many chains or steps run together. `source` says where
+    gradients come from. With `rounds` a step sees several minibatches, how many an argument says; `kept` is the room
+    for draws of one block, 0 if none are kept.
     """
 
     target: Target
@@ -35,27 +39,20 @@ class Program:
     subsample: Any
     observables: tuple[tuple[str, Any], ...]
     num_data: int
-    num_chains: int
     layout_kind: str
-    exact: bool
+    source: Source
+    noises: int
     corrected: bool
-    whitened: bool
-    guard: int
-    custom_gradient: bool
+    rounds: bool
     host_gather: bool
-    keep: int
+    kept: int
     capacity: int
     page: int
 
     @property
     def batch_size(self) -> int:
-        """Data visited in one step; 0 for a target without data."""
+        """Data visited in one step, or in one round of it; 0 for a target without data."""
         return self.num_data if self.subsample is None else self.subsample.size(self.num_data)
-
-    @property
-    def half_guard(self) -> int:
-        """Minibatches of a step between the bulk and the far tail."""
-        return ceil(sqrt(self.guard))
 
     @property
     def gradient_outer(self) -> bool:

@@ -1,22 +1,24 @@
 """The host loop: sends block after block to the device and keeps the books."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from math import ceil, sqrt
 from time import monotonic
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from langevin import random
 from langevin.anchor import Anchor
-from langevin.data.prefetch import HostGather
+from langevin.coordinates import Coordinates
 from langevin.data.subsample import Subsample
-from langevin.engine import block as device
 from langevin.engine import setup
-from langevin.engine.books import Books, Rows, Sent
+from langevin.engine.block import Block, Carry
+from langevin.engine.books import Books, Checkpoint, Rows, Sent
 from langevin.engine.checks import whole_number
 from langevin.engine.interrupt import stop_requests
+from langevin.engine.lanes import Group, num_groups
 from langevin.engine.ledger import Ledger
 from langevin.engine.program import MOST_ROWS, device_row_steps, row_steps
 from langevin.engine.progress import Progress
@@ -29,7 +31,9 @@ from langevin.target import Target
 PyTree = Any
 
 _SGLD, _MINIBATCH = SGLD(), Minibatch()
+# A block is so long that Ctrl-C, the clock and the progress line never wait for longer.
 _BLOCK_SECONDS = 0.1
+_FIRST_STEPS, _FASTEST_GROWTH = 16, 8
 _RUNAWAY = 1e12
 
 
@@ -43,6 +47,7 @@ def run(
     kernel: Any = _SGLD,
     gradient: Any = _MINIBATCH,
     subsample: Subsample | None = None,
+    coordinates: Coordinates | None = None,
     observables: Mapping[str, Any] | None = None,
     chains: int | Sequence[int] = 1,
     seed: int = 0,
@@ -50,7 +55,6 @@ def run(
     weight_power: float = 1.0,
     keep: int = 0,
     layout: str | None = None,
-    whiten: bool = False,
     guard: int = 1,
     progress: bool | None = None,
     resume: Ledger | None = None,
@@ -59,17 +63,16 @@ def run(
     """Runs chains of a kernel on a posterior and returns the ledger of their weighted sums.
 
     `chains` is a number or a list of chain numbers: chain k moves in the same way alone or among others
-    of the same layout.
+    of the same layout, on one core or on several.
     `anchor=lv.laplace(...)` adds the Poisson correction and the estimate of the bias. `keep` caps the kept draws of a
     chain. `resume` continues an earlier ledger of the same call up to `num_steps` transitions in all. `block_steps`
     caps the transitions of one dispatch; it changes no result. `layout` is "chain", "wide" or None (the faster one;
     see `Program`). Array-valued schedule parameters add leading axes to every result, with common random numbers.
 
-    `whiten=True` moves in the anchor's coordinates z, theta = anchor + L z: steps are in units of the posterior's
-    width, and chains start at draws of the Laplace approximation, not at theta_0. Chains 2k and 2k + 1 are an
-    antithetic pair: the same minibatches, and noise and start turned around. Each has the right law by itself, and odd
-    errors cancel in their mean. A step from the far tail, the outer 1e-4 of the chi-square law of |z|^2, sees `guard`
-    minibatches (of `WithReplacement`) in place of one, and sqrt(guard) of them in the outer 1e-2.
+    `coordinates=lv.Preconditioned.by(matrix)` moves in units of a matrix, `lv.Whitened.by(anchor)` in those of the
+    posterior, from draws of the Laplace approximation and in antithetic pairs. There a step from the far tail, the outer
+    1e-4 of the chi-square law of |z|^2, sees `guard` minibatches (of `WithReplacement`) in place of one, and sqrt(guard)
+    of them in the outer 1e-2.
 
     Cost: num_steps * n datum visits a chain. Memory does not grow with num_steps. Ctrl-C returns the partial ledger.
 
@@ -82,163 +85,151 @@ def run(
         >>> lv.estimate(ledger, method="corrected")["theta.mean"].status
         'ok'
     """
-    running = _Running(
+    going = Run(
         setup.prepare(
             target, data, theta_0, schedule=schedule, kernel=kernel, gradient=gradient, subsample=subsample,
-            observables=observables, chains=chains, seed=seed, anchor=anchor, weight_power=weight_power, keep=keep,
-            layout=layout, whiten=whiten, guard=guard,
+            coordinates=coordinates, observables=observables, chains=chains, seed=seed, anchor=anchor,
+            weight_power=weight_power, keep=keep, layout=layout, guard=guard,
         )
     )  # fmt: skip
     if resume is not None:
-        running.restore(resume)
-    return running.advance_to(whole_number("num_steps", num_steps, 1), progress, block_steps)
+        going.resume(resume)
+    num_steps = whole_number("num_steps", num_steps, 1)
+    if num_steps < going.m:
+        raise ValueError(f"num_steps counts all transitions: it must be at least {going.m}, got {num_steps}.")
+    going.advance(num_steps, progress=progress, block_steps=block_steps)
+    return going.ledger()
 
 
-class _Running:
-    """A run under way: the prepared call, the device state and the books."""
+class Run:
+    """A run, prepared once: it advances, and gives its ledger at any border of two blocks."""
 
     def __init__(self, prepared: setup.Prepared) -> None:
-        self.call = prepared
-        self.program, self.schedule = prepared.program, prepared.schedule
+        self.call, self.program = prepared, prepared.program
         self.books = Books(prepared)
         self.settings = self.books.steps.settings
         self.m = 0
-        self.carry: Any = None
-        self.gather: HostGather | None = None
-        self.prefetched: tuple[int, PyTree] = (-1, None)
-        if self.program.host_gather:
-            rows = len(prepared.chains) * self.program.capacity * self.program.batch_size
-            self.gather = HostGather(prepared.host_arrays, rows)
         self.interrupted = False
+        # Minibatches of a step in the bulk, beyond it and in the far tail.
+        self.rounds = (1, ceil(sqrt(prepared.guard)), prepared.guard)
+        count = num_groups(prepared)
+        self._groups = [Group(prepared, index, count) for index in range(count)]
+        self._workers = ThreadPoolExecutor(count)
+        self._rate: float | None = None
 
-    def restore(self, ledger: Ledger) -> None:
+    def resume(self, ledger: Ledger) -> None:
         """Goes on from where a ledger of the same call ended."""
-        if not isinstance(ledger, Ledger) or ledger.carry is None:
+        if not isinstance(ledger, Ledger) or ledger.checkpoint is None:
             raise ValueError(
                 f"resume must be a Ledger as lv.run returned it, unstacked, got {ledger!r}. Resume each part by itself."
             )
-        left = ledger.carry
-        grown = self._grown(left.identity["subsample"], ledger.num_steps)
-        for name, value in self.call.identity.items():
-            if left.identity[name] != value and not (name == "subsample" and grown):
-                raise ValueError(
-                    f"resume must continue the same call, but {name} was {left.identity[name]!r} and is now {value!r}. "
-                    f"Pass the {name} of the first call, or start a new run."
-                )
-        # The device takes over the buffers it is given: hand it copies, so that a ledger can be resumed twice.
-        self.m = ledger.num_steps
+        differs = ledger.manifest.difference(self.call.manifest)
+        if differs is not None:
+            raise ValueError(
+                f"resume must continue the same call, but {differs}, then and now. "
+                f"Pass what the first call had, or start a new run."
+            )
+        self.restore(ledger.checkpoint, ledger.num_steps)
+
+    def restore(self, left: Checkpoint, m: int) -> None:
+        """Goes back, or on, to a checkpoint after transition m."""
+        self.m = m
         self.books.restore(left)
-        self.carry = self._placed(jax.tree.map(jnp.array, left.carry))
+        for group in self._groups:
+            group.restore(left.carry)
 
-    def _grown(self, before: Any, m: int) -> bool:
-        """Whether the minibatches are larger than those `before` the row border at m, and of the same kind.
-
-        Larger, never smaller: then step m starts beyond every random number that an earlier step has used.
-        """
-        after, size = self.program.subsample, self.program.num_data
-        same = isinstance(after, Subsample) and isinstance(before, Subsample) and after.iid and before.iid
-        return same and m % device_row_steps(m) == 0 and after.size(size) >= before.size(size)
-
-    def advance_to(self, num_steps: int, progress: bool | None, block_steps: int | None) -> Ledger:
-        """Runs until transition num_steps and returns the ledger so far."""
-        if num_steps < self.m:
-            raise ValueError(f"num_steps counts all transitions: it must be at least {self.m}, got {num_steps}.")
-        most = self.program.capacity
-        if block_steps is not None:
-            most = min(most, whole_number("block_steps", block_steps, 1))
-        count = min(most, 16) if block_steps is None else most
+    def advance(
+        self,
+        num_steps: int,
+        *,
+        progress: bool | None = None,
+        block_steps: int | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        """Runs until transition num_steps, or to a block's border after the `deadline` of `monotonic` or a Ctrl-C."""
         display = Progress(self.m, num_steps, self.settings * len(self.call.chains), progress)
-        if self.carry is None:
-            carry = device.initial_carry(self.program, self.call.parts, self.call.starts, np.zeros(self.settings))
-            self.carry = self._placed(carry)
-            if self.program.exact:
-                self._check_exact_start()
-        waiting = None
         with stop_requests() as stop_requested:
+            if self._groups[0].carry is None:
+                self._start()
+            waiting, count = None, _FIRST_STEPS
             while self.m < num_steps and not stop_requested():
-                began = monotonic()
-                # One block is always under way while the host keeps the books of the one before.
-                launched = self._launch(self._fitting(min(count, num_steps - self.m)), num_steps)
+                if deadline is not None and monotonic() > deadline:
+                    break
+                count = self._fitting(count if block_steps is None else block_steps, num_steps - self.m)
+                sent = self._launch(count, num_steps)
+                # The host keeps the books of the block before while this one is under way.
                 if waiting is not None:
                     self._collect(waiting)
                     display.update(waiting.start)
-                waiting = launched
-                # Long blocks for speed, but never so long that Ctrl-C and the progress line have to wait.
-                if monotonic() - began < _BLOCK_SECONDS:
-                    count = min(2 * count, most)
-                elif monotonic() - began > 4 * _BLOCK_SECONDS and block_steps is None:
-                    count = max(count // 2, 1)
+                waiting = self._arrived(*sent)
+                count = self._next_count(count)
             if waiting is not None:
                 self._collect(waiting)
-        self.interrupted = self.m < num_steps
+            self.interrupted = self.m < num_steps and stop_requested()
         display.close(self.m)
-        return self.ledger()
 
-    def _placed(self, carry: device.Carry) -> device.Carry:
-        """The carry bound to the device of the keys.
-
-        Data that were handed over without a copy are bound to theirs, and so is what a block makes of them. A first
-        carry that is free to move would have the same code compiled twice.
-        """
-        return jax.device_put(carry, next(iter(self.call.parts.keys["noise"].devices())))
+    def _start(self) -> None:
+        for started in [self._workers.submit(group.start, self.settings) for group in self._groups]:
+            started.result()
+        if self.program.source == "exact":
+            self._check_exact_start()
 
     def _check_exact_start(self) -> None:
         """An exact kernel refuses every proposal from a point of undefined density, without a word."""
-        value = float(np.asarray(self.carry.state.log_density).ravel()[0])
-        if not np.isfinite(value) or not np.isfinite(np.asarray(self.carry.state.grad)).all():
+        state = self._carry().state
+        value = float(state.log_density.ravel()[0])
+        if not np.isfinite(value) or not np.isfinite(state.grad).all():
             raise ValueError(
                 f"theta_0 must have a finite log density and gradient on all the data, got {value}. "
                 f"Start inside the support, and check the model for log(0) and 0/0."
             )
 
-    def _fitting(self, count: int) -> int:
-        """`count` cut down so that the block stays within one length of rows and of strides."""
-        count = min(count, MOST_ROWS * row_steps(self.m + 1) - self.m)
-        return min(count, self.books.draws.room(self.m)) if self.program.keep else count
+    def _next_count(self, count: int) -> int:
+        """Steps of the next block, by the pace of the last; the first one compiles, and its pace says nothing."""
+        if self._rate is None:
+            return count
+        return int(np.clip(self._rate * _BLOCK_SECONDS, 1, _FASTEST_GROWTH * count))
 
-    def _launch(self, count: int, last: int) -> Sent:
+    def _fitting(self, count: int, left: int) -> int:
+        """`count` cut down so that the block stays within one length of rows and of strides, and within its buffers."""
+        most = self.program.capacity // (self.rounds[0] if self.program.host_gather else 1)
+        count = min(count, left, max(most, 1), MOST_ROWS * row_steps(self.m + 1) - self.m)
+        if not self.program.kept:
+            return count
+        draws = self.books.draws
+        return min(count, draws.room(self.m), max((self.program.kept - 1) * draws.stride(self.m + 1), 1))
+
+    def _launch(self, count: int, last: int) -> tuple[int, int, list[Future]]:
         m, program = self.m, self.program
         delta, omega = (
             np.pad(s, ((0, 0), (0, program.capacity - count))) for s in self.books.steps.rounded(m + 1, m + count)
         )
         length = device_row_steps(m + 1)
-        stride = self.books.draws.stride(m + 1) if program.keep else 1
-        block = device.Block(
+        stride = self.books.draws.stride(m + 1) if program.kept else 1
+        block = Block(
             start=random.Clock.at(m),
             num_steps=np.int32(count),
-            num_chains=np.int32(len(self.call.chains)),
+            num_chains=np.int32(0),
             num_settings=np.int32(self.settings),
-            origin=self._origin(m),
+            origin=self._groups[0].origin(m),
             row_steps=np.int32(length),
             row_offset=np.int32(m % length),
             delta=delta,
             omega=omega,
             stride=np.int32(stride),
             stride_offset=np.int32(m % stride),
-            gathered=None if self.gather is None else self._gathered(m),
+            rounds=np.asarray(self.rounds, np.int32),
+            gathered=None,
         )
-        following = self._rows(m + count) if self.gather is not None else None
-        self.carry, output = device.advance(program, self.call.parts, block, self.carry)
         self.m += count
-        if self.gather is not None and self.m < last:
-            # While the device works on this block. Its rows were asked for first: the device answers in order.
-            self.prefetched = (self.m, self.gather(np.asarray(following)))
-        return Sent(m, count, length, output)
+        following = self.m if self.m < last else None
+        return m, count, [self._workers.submit(group.advance, block, m, following) for group in self._groups]
 
-    def _origin(self, m: int) -> tuple[np.uint32, ...]:
-        subsample = self.program.subsample
-        return () if subsample is None else subsample.origin(m, self.program.num_data)
-
-    def _rows(self, m: int) -> jax.Array:
-        """Row numbers of the minibatches of the block after transition m, on the device."""
-        return device.block_rows(self.program, self.call.parts.keys, random.Clock.at(m), self._origin(m))
-
-    def _gathered(self, m: int) -> PyTree:
-        """Minibatches of the block after transition m: fetched ahead, or now if the run has just begun."""
-        assert self.gather is not None
-        if self.prefetched[0] != m:
-            self.prefetched = (m, self.gather(np.asarray(self._rows(m))))
-        return self.prefetched[1]
+    def _arrived(self, m: int, count: int, futures: list[Future]) -> Sent:
+        outputs, seconds = zip(*(future.result() for future in futures), strict=True)
+        if m > 0:
+            self._rate = count / max(*seconds, 1e-9)
+        return Sent(m, count, device_row_steps(m + 1), list(outputs))
 
     def _collect(self, sent: Sent) -> None:
         """Books a finished block; raises `Diverged` if a chain left the finite numbers."""
@@ -247,7 +238,7 @@ class _Running:
         self.books.append(sent, rows)
 
     def _check_finite(self, sent: Sent, rows: Rows) -> None:
-        theta = np.asarray(sent.output.theta)
+        theta = self.books.joined([output.theta for output in sent.outputs])
         values = [sums for name, sums in rows.items() if name.startswith("values/")]
         # axes (rows, settings, chains); the positions at the end of the block stand for the row that is still open
         bad = np.logical_or.reduce([~np.isfinite(sums).all(axis=-1) for sums in values])
@@ -257,17 +248,26 @@ class _Running:
         lost = bad.any(axis=0)
         setting, chain = np.argwhere(lost)[0]
         m = (sent.start // sent.row_steps + int(np.argmax(bad[:, setting, chain]))) * sent.row_steps + 1
-        delta = self.schedule.delta(np.array([m])).reshape(self.settings)[setting]
-        self.carry, booked = None, self.books.rows.m
+        delta = self.call.schedule.delta(np.array([m])).reshape(self.settings)[setting]
+        booked = self.books.rows.m
         raise Diverged(
             f"chain {self.call.chains[chain]} left the finite numbers in the row of transitions from m = {m}, where "
             f"delta_m = {delta:.3g} ({lost.sum()} of {lost.size} chains did): the step is too large for the curvature "
             f"or the tails of this target. Use smaller steps (try a tenth), start nearer to the mode, or reduce the "
             f"gradient noise. "
             + (f"The rows up to m = {booked} are attached as `.ledger`." if booked else "No row was whole."),
-            self.ledger() if booked else None,
+            self.books.ledger(self.m, None, False) if booked else None,
         )
 
+    @property
+    def visits(self) -> float:
+        """Datum visits so far, of all chains of one schedule setting; those of the open row as far as they are fixed."""
+        return self.books.spent + (self.m - self.books.rows.m) * self.call.cost_per_step * len(self.call.chains)
+
+    def _carry(self) -> Carry:
+        """The device state of all chains, on the host."""
+        return jax.tree.map(np.array, self.books.joined([group.carry for group in self._groups]))
+
     def ledger(self) -> Ledger:
-        """The books as they stand; after a divergence, the whole rows before it."""
-        return self.books.ledger(self.m, self.carry, self.interrupted)
+        """The books as they stand."""
+        return self.books.ledger(self.m, self._carry(), self.interrupted)

@@ -1,42 +1,46 @@
 """From a user's call to a program: checks every argument and lays out what the device needs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from langevin import random
 from langevin.anchor import Anchor
+from langevin.coordinates import Coordinates
 from langevin.data.prefetch import BUFFER_BYTES, FROM_BYTES, on_device
 from langevin.data.source import as_source
-from langevin.data.subsample import Subsample
+from langevin.data.subsample import Subsample, WithReplacement
 from langevin.engine.checks import (
+    check_anchor,
     check_resolution,
     check_start,
+    checked_coordinates,
     checked_guard,
+    checked_kernel,
     checked_subsample,
-    is_kernel,
     read_chains,
     require,
     whole_number,
 )
 from langevin.engine.evaluate import Parts
 from langevin.engine.ledger import Column
-from langevin.engine.program import BASE_ROW, MOST_OUTER, Program, choose_layout, choose_page
-from langevin.frame import Frame
-from langevin.gradients import CustomGradient
-from langevin.observables import Function, Moments, named
+from langevin.engine.manifest import Manifest
+from langevin.engine.program import BASE_ROW, MOST_OUTER, Program, Source, choose_layout, choose_page
+from langevin.gradients import CustomGradient, DatumGradient, StatefulGradient
+from langevin.kernels import ExactKernel, Kernel
+from langevin.kernels.protocol import as_pytree
+from langevin.observables import Function, Marginals, Moments, named
 from langevin.schedules import Schedule
 from langevin.target import Layout, Target
 
 PyTree = Any
 
-# Transitions of one dispatch at most, and floats of its row buffer at most.
+# Transitions of one dispatch at most, floats of its row buffer and of its kept draws at most.
 _CAPACITY = 8192
-_ROW_FLOATS = 2**22
+_ROW_FLOATS, _KEPT_FLOATS = 2**20, 2**17
 # Mass beyond the bulk and in the far tail of a Gaussian: the guard is called half in the one, in full in the other.
 TAILS = (1e-2, 1e-4)
 
@@ -47,16 +51,20 @@ class Prepared:
 
     program: Program
     parts: Parts
-    starts: jax.Array
+    keys: dict[str, np.ndarray]
+    starts: np.ndarray
+    kernel: Kernel | ExactKernel
+    coordinates: Coordinates
     schedule: Schedule
     weight_power: float
     chains: np.ndarray
     columns: dict[str, Column]
     anchor: Anchor | None
     cost_per_step: int
-    discretisation_bias: bool
+    guard: int
+    keep: int
     host_arrays: PyTree
-    identity: dict[str, Any]
+    manifest: Manifest
 
 
 def prepare(
@@ -68,6 +76,7 @@ def prepare(
     kernel: Any,
     gradient: Any,
     subsample: Subsample | None,
+    coordinates: Coordinates | None,
     observables: Mapping[str, Any] | None,
     chains: int | Sequence[int],
     seed: int,
@@ -75,7 +84,6 @@ def prepare(
     weight_power: float,
     keep: int,
     layout: str | None,
-    whiten: bool,
     guard: int,
 ) -> Prepared:
     """Checks the arguments of `run` and builds its program."""
@@ -83,15 +91,8 @@ def prepare(
     require(isinstance(schedule, Schedule), "schedule", schedule, "a step-size law", "lv.Polynomial(a=1.0, b=50.0)")
     number = isinstance(weight_power, (int, float)) and 0 < weight_power < np.inf
     require(number, "weight_power", weight_power, "a positive finite number", "1.0, the paper's pi_m")
-    require(is_kernel(kernel), "kernel", kernel, "a kernel", "lv.SGLD()")
-    require(
-        anchor is None or isinstance(anchor, Anchor),
-        "anchor",
-        anchor,
-        "an lv.Anchor",
-        "lv.laplace(target, data, theta_0)",
-    )
     require(layout in (None, "chain", "wide"), "layout", layout, "'chain', 'wide' or None", "None")
+    kernel = checked_kernel(kernel)
     chain_numbers = read_chains(chains)
     seed = whole_number("seed", seed, 0, 2**64 - 1)
     keep = whole_number("keep", keep, 0, try_this=1000)
@@ -100,64 +101,75 @@ def prepare(
     source = None if data is None else as_source(data)
     target.check(theta_0, None if source is None else source.arrays)
     subsample = checked_subsample(subsample, gradient, kernel, source)
-    guard = checked_guard(guard, whiten, anchor, gradient, kernel, subsample)
-    for used in (anchor, getattr(gradient, "anchor", None)):
-        if used is not None and used.layout != shape:
-            raise ValueError(
-                "anchor must be of the same target: its parameters differ from theta_0. Call lv.laplace anew."
-            )
-    check_start(target, shape, anchor.mode if whiten and anchor is not None else theta_0, source)
+    coordinates = checked_coordinates(coordinates, shape, anchor)
+    guard = checked_guard(guard, coordinates, subsample)
+    check_anchor(anchor, gradient, shape)
+    if not coordinates.paired:
+        check_start(target, shape, theta_0, source)
     if anchor is not None:
         check_resolution(anchor)
     program = _program(
-        target, shape, source, kernel, gradient, subsample, observables, len(chain_numbers), anchor, keep, layout,
-        whiten, guard,
+        target, shape, source, kernel, gradient, subsample, coordinates, observables, len(chain_numbers), anchor, keep,
+        layout,
     )  # fmt: skip
-    theta = np.asarray(shape.ravel(theta_0), np.float32)
-    parts, columns = _parts(program, source, kernel, gradient, chain_numbers, seed, anchor, theta)
+    theta = np.asarray(shape.flat(theta_0), np.float32)
+    centre = theta if anchor is None else anchor.theta.astype(np.float32)
+    parts, columns = _parts(program, source, kernel, gradient, coordinates, anchor, centre)
     return Prepared(
         program=program,
         parts=parts,
-        starts=jnp.broadcast_to(theta, (len(chain_numbers), theta.size)),
+        keys=_keys(program, coordinates, chain_numbers, seed),
+        starts=np.tile(coordinates.z(theta).astype(np.float32), (len(chain_numbers), 1)),
+        kernel=kernel,
+        coordinates=coordinates,
         schedule=schedule,
         weight_power=float(weight_power),
         chains=chain_numbers,
         columns=columns,
         anchor=anchor,
         cost_per_step=_cost(program, kernel, gradient),
-        discretisation_bias=getattr(kernel, "discretisation_bias", True),
-        host_arrays=source.arrays if source is not None and program.host_gather else None,
-        identity={
-            "target": target,
-            "data": None if source is None else source.fingerprint,
-            "anchor": anchor,
-            "chains": chain_numbers.tolist(),
-            "seed": seed,
-            "schedule": schedule,
-            "weight_power": float(weight_power),
-            "kernel": kernel,
-            "gradient": gradient,
-            "subsample": subsample,
-            "observables": program.observables,
-            "keep": keep,
-            "layout": program.layout_kind,
-            "whiten": whiten,
-        },
+        guard=guard,
+        keep=keep,
+        host_arrays=source if source is not None and program.host_gather else None,
+        manifest=Manifest(
+            target,
+            source,
+            shape,
+            centre.astype(np.float64),
+            {
+                "anchor": anchor,
+                "chains": tuple(chain_numbers.tolist()),
+                "seed": seed,
+                "schedule": schedule,
+                "weight_power": float(weight_power),
+                "kernel": kernel,
+                "gradient": gradient,
+                "subsample": subsample,
+                "coordinates": coordinates,
+                "observables": program.observables,
+                "keep": keep,
+                "layout": program.layout_kind,
+                "guard": guard,
+            },
+        ),
     )
 
 
 def _program(
-    target, shape, source, kernel, gradient, subsample, observables, num_chains, anchor, keep, layout, whiten, guard
+    target, shape, source, kernel, gradient, subsample, coordinates, observables, num_chains, anchor, keep, layout
 ) -> Program:
-    exact, custom = hasattr(kernel, "target_acceptance"), isinstance(gradient, CustomGradient)
+    exact = isinstance(kernel, ExactKernel)
+    kind: Source = "exact" if exact else "datum" if isinstance(gradient, DatumGradient) else (
+        "stateful" if isinstance(gradient, StatefulGradient) else "custom")  # fmt: skip
     num_data = 0 if source is None else source.num_data
     batch_size = subsample.size(num_data) if subsample is not None else num_data
-    one_by_one = exact or custom or whiten
-    kind = layout if layout is not None else choose_layout(num_chains, shape.size, batch_size, gradient, one_by_one)
-    if kind == "wide" and one_by_one:
+    rounds = coordinates.paired and kind == "datum" and isinstance(subsample, WithReplacement)
+    one_by_one = kind != "datum" or coordinates.paired
+    lanes = layout if layout is not None else choose_layout(num_chains, shape.size, batch_size, gradient, one_by_one)
+    if lanes == "wide" and one_by_one:
         raise ValueError(
-            "layout must be 'chain' for exact kernels, whitened runs and gradients with their own randomness, "
-            "got 'wide'."
+            "layout must be 'chain' for exact kernels, paired coordinates and gradients with a memory or randomness of "
+            "their own, got 'wide'."
         )
     pairs = named({"theta": Moments()} if observables is None else observables)
     size = sum(o.size(shape) for _, o in pairs) * (2 if anchor is not None else 1)
@@ -165,9 +177,8 @@ def _program(
     capacity = _CAPACITY
     while capacity > 64 and capacity // BASE_ROW * size * num_chains > _ROW_FLOATS:
         capacity //= 2
-    host_gather = kind == "chain" and subsample is not None and subsample.gathers and source.bytes > FROM_BYTES
-    # The guard picks its rows inside the compiled loop.
-    host_gather = host_gather and guard == 1
+    gathers = lanes == "chain" and kind == "datum" and subsample is not None and subsample.gathers
+    host_gather = gathers and source.bytes > FROM_BYTES
     if host_gather:
         gathered = batch_size * num_chains * source.bytes // num_data
         while capacity > 16 and capacity * gathered > BUFFER_BYTES:
@@ -175,48 +186,48 @@ def _program(
     # An epoch's position is counted from the start of the block in 32 bits.
     while capacity > 1 and capacity * batch_size + num_data >= 2**32:
         capacity //= 2
-    draws = 0 if exact or custom or not num_data else 2 * batch_size
+    noises = 1 if exact else kernel.noises
+    draws = 0 if kind in ("exact", "custom") or rounds or not num_data else 2 * batch_size
     return Program(
         target=target,
         layout=shape,
         subsample=subsample,
         observables=pairs,
         num_data=num_data,
-        num_chains=num_chains,
-        layout_kind=kind,
-        exact=exact,
+        layout_kind=lanes,
+        source=kind,
+        noises=noises,
         corrected=anchor is not None,
-        whitened=whiten,
-        guard=guard,
-        custom_gradient=custom,
+        rounds=rounds,
         host_gather=host_gather,
-        keep=keep,
+        # One slot more than the host asks for: it takes the writes between two strides.
+        kept=min(keep, max(_KEPT_FLOATS // (shape.size * num_chains), 16)) + 1 if keep else 0,
         capacity=capacity,
-        page=choose_page(num_chains if kind == "wide" else 1, draws + shape.size, kind == "wide"),
+        page=choose_page(num_chains if lanes == "wide" else 1, draws + noises * shape.size, lanes == "wide"),
     )
 
 
-def _parts(program, source, kernel, gradient, chains, seed, anchor, theta) -> tuple[Parts, dict[str, Column]]:
-    data = None if source is None or program.host_gather else source.arrays
+def _keys(program: Program, coordinates: Coordinates, chains: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+    """Random streams of every chain; paired chains share them, one with the noise turned around."""
+    streams = {"noise": random.NOISE, "start": random.START}
+    if program.source == "exact":
+        streams["accept"] = random.ACCEPT
+    elif program.source == "custom":
+        streams["custom"] = random.CUSTOM
+    streams["subsample"] = random.SUBSAMPLE
+    lanes = chains // 2 if coordinates.paired else chains
+    sign = 1.0 - 2.0 * (chains % 2) if coordinates.paired else np.ones(len(chains))
+    keys = {name: random.stream_keys(seed, lanes, stream).T for name, stream in streams.items()}
+    return {**keys, "sign": sign.astype(np.float32)}
+
+
+def _parts(program, source, kernel, gradient, coordinates, anchor, centre) -> tuple[Parts, dict[str, Column]]:
+    # What the guard reads beside the rows that the host gathers stays where it is: on a CPU nothing is copied.
+    data = None if source is None or (program.host_gather and not program.rounds) else source.arrays
     if program.subsample is not None and not program.host_gather:
         data = program.subsample.prepare(source)
-    streams = {"noise": random.NOISE}
-    if program.exact:
-        streams["accept"] = random.ACCEPT
-    elif program.custom_gradient:
-        streams["custom"] = random.CUSTOM
-    elif program.num_data:
-        streams["subsample"] = random.SUBSAMPLE
-    if program.whitened:
-        streams |= {"start": random.START, "guard": random.GUARD}
-    # Whitened chains go in antithetic pairs: the same random numbers, one with the noise turned around.
-    lanes = chains // 2 if program.whitened else chains
-    keys = {name: jnp.asarray(random.stream_keys(seed, lanes, stream).T) for name, stream in streams.items()}
-    if program.whitened:
-        keys["sign"] = jnp.asarray(1.0 - 2.0 * (chains % 2), jnp.float32)
-    centre = jnp.asarray(theta if anchor is None else anchor.theta, jnp.float32)
-    references = tuple(o.reference(program.layout, centre) for _, o in program.observables)
-    hessians = [_second_derivatives(program, o, anchor) for _, o in program.observables]
+    references = [o.reference(program.layout, centre, anchor) for _, o in program.observables]
+    hessians = [o.hessian(anchor) if program.gradient_outer else None for _, o in program.observables]
     traces = [None if anchor is None else o.trace(anchor) for _, o in program.observables]
     columns = {
         name: Column(
@@ -224,59 +235,38 @@ def _parts(program, source, kernel, gradient, chains, seed, anchor, theta) -> tu
             reference=np.asarray(reference, np.float64),
             pairs=o.pairs(program.layout.size) if isinstance(o, Moments) else None,
             trace=trace,
-            hessian=q,
+            hessian=None if q is None else coordinates.curvature(q),
+            marginals=isinstance(o, Marginals),
         )
         for (name, o), reference, trace, q in zip(program.observables, references, traces, hessians, strict=True)
     }
+
+    def single(tree: PyTree) -> PyTree:
+        return jax.tree.map(lambda part: np.asarray(part, np.float32), tree)
+
     parts = Parts(
-        kernel=_as_pytree(kernel),
-        gradient=_as_pytree(gradient),
+        kernel=as_pytree(kernel),
+        gradient=as_pytree(gradient),
+        coordinates=coordinates.on_device(),
         data=jax.tree.map(on_device, data),
-        keys=keys,
-        references=references,
+        newton=() if anchor is None else single(coordinates.newton(anchor)),
         anchor=None if anchor is None else centre,
-        covariance=None if anchor is None or program.whitened else jnp.asarray(anchor.covariance, jnp.float32),
-        frame=Frame.of(anchor) if program.whitened else None,
-        borders=_borders(program.layout.size) if program.whitened else None,
-        traces=tuple(jnp.asarray(trace, jnp.float32) for trace in traces if trace is not None),
+        borders=_borders(program.layout.size) if coordinates.paired else None,
+        references=tuple(references),
+        traces=tuple(single(trace) for trace in traces if trace is not None),
     )
     return parts, columns
 
 
-def _borders(dimension: int) -> jax.Array:
+def _borders(dimension: int) -> np.ndarray:
     """|z|^2 where the bulk of a standard normal vector ends and where its far tail begins."""
     from scipy.special import gammainccinv
 
-    return jnp.asarray(2.0 * gammainccinv(dimension / 2, np.array(TAILS)), jnp.float32)
-
-
-def _second_derivatives(program: Program, observable: Any, anchor: Anchor | None) -> np.ndarray | None:
-    """Q of an observable at the anchor in the coordinates in which the chain moves: L'QL for a whitened run."""
-    if not program.gradient_outer or anchor is None:
-        return None
-    hessian = observable.hessian(anchor)
-    if not program.whitened:
-        return hessian
-    return np.ascontiguousarray(anchor.root[0].T @ hessian @ anchor.root[0])
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class _Static:
-    """A user's part that JAX does not know as a pytree: compiled code depends on it as a whole."""
-
-    part: Any = field(metadata={"static": True})
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.part, name)
-
-
-def _as_pytree(part: Any) -> Any:
-    return _Static(part) if jax.tree.leaves(part) == [part] else part
+    return (2.0 * gammainccinv(dimension / 2, np.array(TAILS))).astype(np.float32)
 
 
 def _cost(program: Program, kernel: Any, gradient: Any) -> int:
-    """Datum visits of one transition of one chain; one for a target without data."""
-    if program.custom_gradient:
+    """Datum visits of one transition of one chain; one for a target without data. Some runs count theirs as they go."""
+    if program.source == "custom":
         return int(gradient.cost(program.num_data))
-    return (program.batch_size if program.num_data else 1) * getattr(kernel, "num_leapfrog", 1)
+    return (program.batch_size if program.num_data else 1) * (kernel.gradients if program.source == "exact" else 1)

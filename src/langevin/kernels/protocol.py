@@ -56,6 +56,11 @@ class Kernel:
         """One transition."""
         raise NotImplementedError
 
+    @property
+    def has_theory(self) -> bool:
+        """Whether the kernel states its relaxation and its bias."""
+        return type(self).bias is not Kernel.bias and type(self).relaxation is not Kernel.relaxation
+
     def relaxation(self, precision: np.ndarray, delta: float) -> float | None:
         """Rate a step at which the slowest direction of the Gaussian model is forgotten; None if unknown."""
         return None

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.analysis.estimate import estimate
-from langevin.analysis.regime import worse
+from langevin.analysis.statuses import worse
 from langevin.analysis.value import Estimate
 from langevin.data.source import as_source
 from langevin.engine.ledger import Column, Ledger
-from langevin.frame import sigma_times
+from langevin.coordinates import times, transposed_times
 from langevin.observables import Function
 from langevin.target import Layout
 
@@ -38,7 +38,7 @@ def expectation(ledger: Ledger, phi: Callable[..., Any], data: PyTree = None) ->
     source = as_source(data)
     draws: Any = ledger.draws
     rows = max(1, _MOST_FLOATS // draws.theta[..., 0].size)
-    parts = [_of_rows(ledger, phi, source.rows(at, at + rows)) for at in range(0, source.num_data, rows)]
+    parts = [_of_rows(ledger, phi, source.slice(at, at + rows)) for at in range(0, source.num_data, rows)]
     per_value = ("value", "stderr", "df", "bias", "sigma2", "kurtosis", "statuses")
     joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in per_value}
     laplace = None if parts[0].laplace is None else np.concatenate([part.laplace for part in parts])
@@ -68,7 +68,7 @@ def _of_rows(ledger: Ledger, phi: Callable[..., Any], arrays: PyTree) -> Estimat
     chains, count, d = draws.theta.shape
     # tr(Sigma Q) takes d directions; without a dense Hessian there are too many, and the model is rough anyway.
     root = anchor.root[0].T if anchor.dense else None
-    s = sigma_times(anchor, draws.grad)
+    s = times(anchor.root, transposed_times(anchor.root, draws.grad.astype(np.float64)))
     single = [np.asarray(part, np.float32) for part in (anchor.theta, draws.theta.reshape(-1, d), s.reshape(-1, d))]
     found = _evaluate(phi, anchor.layout, arrays, None if root is None else root.astype(np.float32), *single)
     reference, trace, value, correction = (np.asarray(part, np.float64) for part in found)

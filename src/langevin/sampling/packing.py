@@ -9,15 +9,17 @@ import jax
 import numpy as np
 
 from langevin.anchor import Anchor
+from langevin.coordinates import Whitened
 from langevin.data.subsample import Full, WithReplacement
 from langevin.engine.block import Carry
-from langevin.engine.books import LeftOff
+from langevin.engine.books import Checkpoint
 from langevin.engine.draws import DrawBook, Draws
 from langevin.engine.ledger import Column, Ledger, RowBook
+from langevin.engine.manifest import Manifest
 from langevin.gradients import ControlVariate, Minibatch
 from langevin.kernels import LeimkuhlerMatthews
 from langevin.kernels.leimkuhler_matthews import LeimkuhlerMatthewsState
-from langevin.observables import Moments
+from langevin.observables import Marginals, Moments
 from langevin.pilot import Pilot
 from langevin.sampling.budget import Budget
 from langevin.sampling.plan import Plan
@@ -30,13 +32,13 @@ PyTree = Any
 Plain = Any
 
 # Goes up whenever one of the kinds gains or loses a field, or changes what one means.
-FORMAT = 1
+FORMAT = 2
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         *(Anchor, Budget, Carry, Column, ControlVariate, DrawBook, Draws, Full, Ledger, LeimkuhlerMatthews),
         *(LeimkuhlerMatthewsState, Minibatch, Moments, Pilot, Plan, Power, RowBook, Rules, Survey, WithReplacement),
-        LeftOff,
+        *(Checkpoint, Manifest, Marginals, Whitened),
     )
 }
 

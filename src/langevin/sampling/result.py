@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from langevin.analysis.estimate import estimate
 from langevin.analysis.quantiles import quantiles
-from langevin.analysis.regime import STATUSES, worse, worst
+from langevin.analysis.statuses import STATUSES, worse, worst
 from langevin.analysis.value import Estimate
 from langevin.engine.draws import Draws
 from langevin.engine.ledger import Ledger

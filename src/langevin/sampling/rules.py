@@ -30,6 +30,9 @@ _LARGEST_SHARE, _FEW_DATA = 1 / 3, 50
 GUARD_FACTOR = 100
 # Steps that each chain should record, and when the posterior is not near-Gaussian.
 LEAST_STEPS, LEAST_STEPS_SKEWED = 300, 1000
+# Rows of a minibatch that is compiled once; a step takes as many of them as its noise asks for. Eight fill the vector
+# lanes, and a likelihood of many small operations costs as much for one row.
+CHUNK = 8
 # Without a dense Hessian the minibatch size hardly matters at fixed cost; this one fills the vector lanes.
 _LARGE_BATCH = 100
 
@@ -101,15 +104,17 @@ class Rules:
             return min(_LARGE_BATCH, max(1, int(N * _LARGEST_SHARE)))
         tolerance = _INFLATION * min(1.0, np.sqrt(_AT_STEPS / max(recorded, 1.0)))
         least = max(self.curvature_spread / (8.0 / (3.0 * delta) - 1.0), delta * self.noise / (4.0 * tolerance), 1.0)
-        size = _rounded_up(least)
+        size = -(-int(np.ceil(least)) // CHUNK) * CHUNK
         return N if size > N * _LARGEST_SHARE else size
 
-    def most_recorded(self, batch_size: int) -> float:
-        """Steps for which n data a step are enough: `batch_size` turned around."""
-        if self.order != "cv2" or batch_size >= self.num_data or self.noise <= 0.0:
-            return np.inf
-        allowed = 4.0 * batch_size * _INFLATION / (self.step_limit * self.noise)
-        return _AT_STEPS * allowed**2
+    @property
+    def chunk(self) -> int:
+        """Data of one round of a step."""
+        return CHUNK if self.order == "cv2" else self.batch_size(0.0)
+
+    def in_rounds(self, size: int) -> int:
+        """`size` rounded up to whole rounds."""
+        return -(-size // self.chunk) * self.chunk
 
     def guard(self, batch_size: int) -> int:
         """Minibatches of a step that has left the bulk, no more than go into the data.
@@ -118,7 +123,7 @@ class Rules:
         """
         if self.order != "cv2" or batch_size >= self.num_data:
             return 1
-        return min(GUARD_FACTOR, -(-self.num_data // batch_size))
+        return min(GUARD_FACTOR, max(self.num_data // batch_size, 1))
 
     def step_cost(self, batch_size: int) -> float:
         """Datum visits that a step is expected to cost, with the guard's calls on a Gaussian."""
@@ -138,13 +143,7 @@ class Rules:
             return 0, visits
         n = self.batch_size(0.0)
         while n < self.num_data and self.batch_size(visits / self.step_cost(n)) > n:
-            n = _rounded_up(n + 1)
+            n += CHUNK
             if n > self.num_data * _LARGEST_SHARE:
                 n = self.num_data
         return n, visits / self.step_cost(n)
-
-
-def _rounded_up(size: float) -> int:
-    """The next of 1, 2, ... 8, 10, 12, 14, 16, 20, ...: few sizes, so that compiled code is often found again."""
-    octave = 2.0 ** max(np.floor(np.log2(max(size, 1.0))) - 2.0, 0.0)
-    return int(np.ceil(size / octave) * octave)

@@ -1,6 +1,6 @@
-"""A run of `lv.sample` under way: goes on, segment by segment, until a limit of its budget is reached."""
+"""A run of `lv.sample` under way: goes on, stage by stage, until a limit of its budget is reached."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from time import monotonic
 from typing import Any
@@ -9,45 +9,40 @@ import jax
 import numpy as np
 
 from langevin.analysis.estimate import estimate
+from langevin.analysis.quantiles import quantiles
+from langevin.coordinates import Whitened
 from langevin.data.source import DataSource
 from langevin.data.subsample import Full, Subsample, WithReplacement
 from langevin.engine.interrupt import stop_requests
 from langevin.engine.ledger import Ledger
-from langevin.engine.program import BASE_ROW, device_row_steps
-from langevin.engine.run import run
+from langevin.engine.run import Run
+from langevin.engine.setup import prepare
 from langevin.errors import Diverged
 from langevin.gradients import ControlVariate, Minibatch
 from langevin.kernels import LeimkuhlerMatthews
-from langevin.observables import Moments
+from langevin.observables import Marginals, Moments
 from langevin.sampling.budget import Budget
+from langevin.sampling.pace import Pace
 from langevin.sampling.plan import Plan
 from langevin.target import Layout, Target
 
-# Kept draws of a chain, fewer where theta is long: they are what `expectation` and quantiles are made of.
+# Kept draws of a chain, fewer where theta is long: they are what `expectation` is made of.
 _KEPT_DRAWS, _KEPT_FLOATS = 1000, 2**22
-# A first few steps compile and warm up; how long the next ones take tells what fits into the rest of the time.
-_WARM_UP_STEPS = 32
-_FOR_EVER = np.iinfo(np.int64).max
-_WORTH_COMPILING = 1.2
-# A bound farther from the mode than this moves a mean by less than 1e-4 sds.
-_BOUND_SDS = 4.0
-# Share of the remaining time that one segment may plan to use, and the time that is not worth another segment.
-_SHARE_OF_TIME, _LEAST_SECONDS = 0.8, 0.02
-# One stage of a run for a precision is at most so many times as long as all before it: its forecast is rough.
-_LONGEST_STAGE = 8.0
-# Room for the scatter of the error bar itself, so that the next stage is likely the last.
-_MARGIN = 1.1
-# More steps shrink neither a bias nor the noise of the gradient; and there is an end to patience, in least numbers of
-# steps.
-_HOPELESS, _PATIENCE = {"bias_dominates", "gradient_noise"}, 10_000
+# Up to this many parameters distribution functions are streamed: 34 numbers each in every row.
+MOST_MARGINALS = 64
+# The points of a 95% interval, of a 90% one, the quartiles and the median: what people publish.
+PUBLISHED = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
+# A bound farther from the mode than this moves a mean by less than 1e-4 sds; points are looked at so many at a time.
+_BOUND_SDS, _POINTS = 4.0, 512
 
 
 @dataclass(frozen=True, eq=False)
 class Session:
     """What is needed to go on: the posterior, the plan, and the books so far.
 
-    `budget` is what it was last allowed to spend, `outside` the share of points within reach where the prior is zero;
-    `stopped` says what ended the run.
+    `budget` is what it was last allowed to spend, `batch_size` the data that a step of the bulk saw last, `outside` the
+    share of points within reach where the prior is zero; `stopped` says what ended the run. `run` is the device's side
+    of it, prepared once, and kept for what follows.
     """
 
     target: Target | None
@@ -59,90 +54,105 @@ class Session:
     seconds: float = 0.0
     outside: float = 0.0
     stopped: str = ""
+    run: Run | None = field(default=None, repr=False)
 
     @property
     def steps(self) -> int:
         """Steps that each chain has recorded."""
         return 0 if self.ledger is None else self.ledger.num_steps
 
-    @property
-    def cost(self) -> int:
-        """Datum visits of the sampling so far, the guard's included."""
-        return 0 if self.ledger is None else self.ledger.cost
-
     @cached_property
     def accuracy(self) -> tuple[set[str], float]:
-        """Statuses of the means and sds, and the widest half-width of their 95% intervals in posterior sds."""
+        """Statuses of the means and sds, and the widest 95% interval of means, sds and quantiles in posterior sds."""
         assert self.ledger is not None
-        found = estimate(self.ledger, "corrected")
-        mean, sd = found["theta.mean"], found["theta.sd"]
-        halves = [0.5 * np.ptp(np.stack(part.interval()), axis=0) / sd.value for part in (mean, sd)]
-        return {mean.status, sd.status}, float(np.max(halves))
+        return accuracy(self.ledger)
 
     @property
     def reached(self) -> float:
         """The precision that the run has reached so far."""
         return self.accuracy[1]
 
-    def to(self, steps: int, progress: bool | None) -> "Session":
-        """The session with each chain at `steps` steps, or fewer if Ctrl-C was pressed."""
-        began = monotonic()
+    def prepared(self) -> Run:
+        """The run, ready to go on from the ledger."""
         assert self.target is not None
-        try:
-            ledger = self._run(self.target, steps, progress)
-        except Diverged as error:
-            raise Diverged(
-                "the chains could not be kept finite: the posterior falls off faster than its Gaussian approximation, "
-                "or bends away from it. Reparametrise it, use NUTS, or lv.run with much smaller steps. "
-                f"What happened: {str(error).split(':')[0]}.",
-                error.ledger,
-            ) from error
-        outside = _outside(self.target, ledger)
-        return replace(self, ledger=ledger, outside=outside, seconds=self.seconds + monotonic() - began)
+        run = self.run if self.run is not None else Run(self._prepare(self.target))
+        if self.ledger is not None and run.m != self.ledger.num_steps:
+            run.restore(self.ledger.checkpoint, self.ledger.num_steps)
+        return run
 
-    def _run(self, target: Target, steps: int, progress: bool | None) -> Ledger:
+    def _prepare(self, target: Target) -> Any:
         plan, rules = self.plan, self.plan.rules
         gradient: Any = Minibatch()
         if rules.order in ("cv1", "cv2"):
             gradient = ControlVariate(plan.anchor, order=1 if rules.order == "cv1" else 2)
         subsample: Subsample | None = None
         if rules.num_data:
-            subsample = Full() if self.batch_size == rules.num_data else WithReplacement(self.batch_size)
-        return run(
+            subsample = Full() if self.batch_size == rules.num_data else WithReplacement(rules.chunk)
+        observables: dict[str, Any] = {"theta": Moments()}
+        if rules.dimension <= MOST_MARGINALS:
+            observables["marginals"] = Marginals()
+        return prepare(
             target,
             self.source,
             plan.anchor.mode,
             schedule=rules.schedule(plan.delta_0),
-            num_steps=steps,
             kernel=LeimkuhlerMatthews(),
             gradient=gradient,
             subsample=subsample,
-            observables={"theta": Moments()},
+            coordinates=Whitened.by(plan.anchor),
+            observables=observables,
             chains=plan.chains.tolist(),
             seed=plan.seed,
             anchor=plan.anchor,
+            weight_power=1.0,
             keep=int(np.clip(_KEPT_FLOATS // (rules.dimension * len(plan.chains)), 16, _KEPT_DRAWS)),
-            whiten=True,
-            guard=rules.guard(self.batch_size),
-            progress=progress,
-            resume=self.ledger,
+            layout=None,
+            guard=1,
         )
 
     def spend(self, budget: Budget, began: float, progress: bool | None) -> "Session":
         """Goes on until the first limit is reached; passes count from the run's first step, seconds from `began`.
 
-        Segments end at row borders, where the batch size may grow for a longer run.
+        At the border of a stage the batch size may change for a longer run.
         """
-        now = _Pace(replace(self, budget=budget), budget, began)
-        # One request for the whole of it: Ctrl-C between two segments must not lose the rows.
+        started = monotonic()
+        # One request for the whole of it: Ctrl-C between two stages must not lose the rows.
         with stop_requests() as stop_requested:
-            while True:
-                goal, reason = now.next_goal()
-                if goal <= now.session.steps:
-                    return replace(now.session, stopped=reason)
-                now.advance(goal, progress)
-                if stop_requested():
-                    return replace(now.session, stopped="interrupted")
+            run = self.prepared()
+            pace = Pace(self.plan, budget, run, began, self.batch_size)
+            try:
+                stopped = pace.go(progress, stop_requested)
+            except Diverged as error:
+                raise Diverged(
+                    "the chains could not be kept finite: the posterior falls off faster than its Gaussian "
+                    "approximation, or bends away from it. Reparametrise it, use NUTS, or lv.run with much smaller "
+                    f"steps. What happened: {str(error).split(':')[0]}.",
+                    error.ledger,
+                ) from error
+            ledger = run.ledger()
+            assert self.target is not None
+            outside = _outside(self.target, ledger)
+        return replace(
+            self,
+            budget=budget,
+            batch_size=pace.batch_size,
+            ledger=ledger,
+            outside=outside,
+            seconds=self.seconds + monotonic() - started,
+            stopped=stopped,
+            run=run,
+        )
+
+
+def accuracy(ledger: Ledger) -> tuple[set[str], float]:
+    """Statuses of the means and sds, and the widest half-width of 95% intervals in posterior sds."""
+    found = estimate(ledger, "corrected")
+    mean, sd = found["theta.mean"], found["theta.sd"]
+    parts = [mean, sd]
+    if any(column.marginals for column in ledger.columns.values()):
+        parts.append(quantiles(ledger, PUBLISHED))
+    halves = [np.max(0.5 * np.ptp(np.stack(part.interval()), axis=0) / sd.value) for part in parts]
+    return {mean.status, sd.status}, float(np.max(halves))
 
 
 def _outside(target: Target, ledger: Ledger) -> float:
@@ -153,127 +163,18 @@ def _outside(target: Target, ledger: Ledger) -> float:
     anchor, draws = ledger.anchor, ledger.draws
     if anchor is None or draws is None:
         return 0.0
-    thetas = draws.theta.reshape(-1, draws.theta.shape[-1])
+    points = draws.theta.reshape(-1, draws.theta.shape[-1])
     if anchor.dense:
         # Each parameter four sds up and down, the others along: a bound there is met by one draw in 30,000 only.
         reach = _BOUND_SDS * anchor.covariance / anchor.sd[:, None]
-        thetas = np.concatenate([thetas, anchor.theta + reach, anchor.theta - reach])
-    values = _log_priors(target, anchor.layout, thetas.astype(np.float32))
-    return float(np.mean(~np.isfinite(values)))
+        points = np.concatenate([points, anchor.theta + reach, anchor.theta - reach])
+    # Always the same number of points: one compiled program serves runs of any length.
+    padded = np.resize(points, (-(-len(points) // _POINTS) * _POINTS, points.shape[1])).astype(np.float32)
+    with jax.enable_x64(False):
+        values = [_log_priors(target, anchor.layout, part) for part in padded.reshape(-1, _POINTS, points.shape[1])]
+    return float(np.mean(~np.isfinite(np.concatenate(values)[: len(points)])))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _log_priors(target: Target, layout: Layout, thetas: Any) -> Any:
-    return jax.lax.map(lambda theta: target.log_prior(layout.unravel(theta)), thetas, batch_size=64)
-
-
-class _Pace:
-    """How far to go next, by each limit of the budget."""
-
-    def __init__(self, session: Session, budget: Budget, began: float) -> None:
-        self.session, self.budget, self.began = session, budget, began
-        self.rate: float | None = None
-        self.overhead = 0.0
-
-    def advance(self, goal: int, progress: bool | None) -> None:
-        """Runs to the goal with a batch size that fits it, and takes the time."""
-        size = self._size(goal)
-        if size > self.session.batch_size:
-            row = device_row_steps(max(self.session.steps, 1))
-            if self.session.steps % row:
-                # An interrupted run may have stopped inside a row.
-                self.session = self.session.to(-(-self.session.steps // row) * row, progress)
-            self.session, self.rate = replace(self.session, batch_size=size), None
-        warm = self.session.steps + _WARM_UP_STEPS
-        if self.budget.time_limit is not None and self.rate is None:
-            goal = min(goal, warm + _WARM_UP_STEPS)
-            if goal > warm:
-                started = monotonic()
-                self.session = self.session.to(warm, progress)
-                self.overhead = max(self.overhead, monotonic() - started)
-        started, done = monotonic(), self.session.steps
-        self.session = self.session.to(goal, progress)
-        self.rate = (monotonic() - started) / (goal - done)
-
-    def _size(self, goal: int) -> int:
-        """Batch size for a run of `goal` steps; it never shrinks, and a little more is not worth compiling anew."""
-        session, rules = self.session, self.session.plan.rules
-        size = rules.batch_size(float(goal * len(session.plan.chains)))
-        return size if session.ledger is None or size > _WORTH_COMPILING * session.batch_size else session.batch_size
-
-    def next_goal(self) -> tuple[int, str]:
-        """Steps to go to, a whole number of rows, and the limit that says so."""
-        goal, reason = min((self._by_passes(), "passes"), (self._by_time(), "time_limit"), self._by_precision())
-        row = device_row_steps(max(goal, 1))
-        least = row if self.session.ledger is None else 0
-        return max(goal // row * row, least), reason
-
-    def _by_passes(self) -> int:
-        if self.budget.passes is None:
-            return _FOR_EVER
-        session, chains = self.session, len(self.session.plan.chains)
-        total = self.budget.passes * session.plan.num_data
-        room, size = total - session.cost, session.batch_size
-        if session.ledger is not None:
-            # What is left, with the size that a run of that length asks for.
-            size = max(size, self._size(session.steps + self._affordable(room, size, chains)))
-        return session.steps + self._affordable(room, size, chains)
-
-    def _affordable(self, room: float, size: int, chains: int) -> int:
-        """Steps a chain that `room` datum visits pay for, the guard's calls included.
-
-        How many rounds it adds is known after a first half of the run. Their number scatters: three standard deviations
-        stay in reserve, and what is left of that is spent by the next, shorter segment.
-        """
-        if room <= 0:
-            return 0
-        session, rules = self.session, self.session.plan.rules
-        guard = rules.guard(size)
-        extra, share = rules.extra_rounds(size), 0.5 if guard > 1 else 1.0
-        if session.ledger is not None:
-            # Too low where the minibatches were smaller before: never less than on a Gaussian.
-            measured = session.cost / (max(size, 1) * session.steps * chains) - 1.0
-            extra, share = max(extra, measured) if guard > 1 else 0.0, 1.0
-        each = max(size, 1) * (1.0 + extra)
-        # A stay in the far tail is a few calls of `guard` rounds.
-        reserve = 3.0 * size * np.sqrt(3.0 * guard * extra * share * room / each)
-        steps = int((share * room - reserve) / (chains * each))
-        # The last rows one by one: few of them are hit by a call.
-        return steps if steps >= BASE_ROW else min(int(room / (chains * each)), BASE_ROW)
-
-    def _by_time(self) -> int:
-        if self.budget.time_limit is None:
-            return _FOR_EVER
-        left = self.budget.time_limit - (monotonic() - self.began)
-        if self.session.ledger is None:
-            # A run without a single row would have nothing to say.
-            return 2 * _WARM_UP_STEPS
-        if left < _LEAST_SECONDS:
-            return self.session.steps
-        if self.rate is None:
-            return self.session.steps + 2 * _WARM_UP_STEPS
-        goal = self.session.steps + int(_SHARE_OF_TIME * left / max(self.rate, 1e-9))
-        if left > 3.0 * self.overhead:
-            return goal
-        # Too late to compile for larger minibatches: go as far as these are good for.
-        most = self.session.plan.rules.most_recorded(self.session.batch_size) / len(self.session.plan.chains)
-        return int(min(goal, max(most, self.session.steps)))
-
-    def _by_precision(self) -> tuple[int, str]:
-        if self.budget.precision is None:
-            return _FOR_EVER, "precision"
-        session = self.session
-        least = -(-session.plan.rules.least_steps // BASE_ROW) * BASE_ROW
-        if any(trouble.refused for trouble in session.plan.troubles):
-            return least, "precision out of reach"
-        if session.steps < least:
-            return least, "precision"
-        statuses, worst = session.accuracy
-        hopeless = bool(statuses & _HOPELESS) and session.steps >= _LONGEST_STAGE * least
-        if hopeless or session.steps >= _PATIENCE * least:
-            return session.steps, "precision out of reach"
-        if worst <= self.budget.precision:
-            return session.steps, "precision"
-        # A bar that is not known yet (NaN) asks for the longest stage.
-        longer = np.fmin((worst / self.budget.precision) ** 2 * _MARGIN, _LONGEST_STAGE)
-        return int(np.ceil(session.steps * longer)) + 256, "precision"
+    return jax.vmap(lambda theta: target.log_prior(layout.unravel(theta)))(thetas)

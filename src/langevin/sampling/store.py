@@ -8,24 +8,20 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
 from zipfile import BadZipFile
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
-from langevin.anchor import Anchor
-from langevin.data.source import DataSource, as_source
+from langevin.data.source import as_source
 from langevin.engine.checks import require
 from langevin.sampling.packing import FORMAT, Packer, Unpacker, pack_layout, unpack_layout
 from langevin.sampling.result import Result
 from langevin.sampling.session import Session
-from langevin.target import Layout, Target
+from langevin.target import Target
 
 PyTree = Any
 
@@ -35,8 +31,6 @@ _UNFINISHED = "unfinished.partial"
 _SAVED = ("plan", "batch_size", "budget", "ledger", "seconds", "outside", "stopped")
 # Arrays are named by their content: a record can only ever meet the arrays that it was written with.
 _ARRAYS = re.compile(r"arrays-([0-9a-f]{16})\.npz")
-# Rows at which a target is recognised by its gradient, and how well another machine must reproduce that.
-_PROBE_ROWS, _PROBE_TOLERANCE = 64, 1e-3
 
 
 def save(session: Session, path: Path) -> None:
@@ -47,11 +41,8 @@ def save(session: Session, path: Path) -> None:
     """
     _check_free(path)
     packer: Any = Packer()
-    run = {
-        name: getattr(session, name)
-        for name in ("plan", "batch_size", "budget", "ledger", "seconds", "outside", "stopped")
-    }
-    run["ledger"] = replace(run["ledger"], carry=_without_target(session))
+    run = {name: getattr(session, name) for name in _SAVED}
+    run["ledger"] = replace(run["ledger"], manifest=run["ledger"].manifest.remembered())
     record = {
         "format": FORMAT,
         "langevin": version("langevin"),
@@ -110,61 +101,21 @@ def load(path: str | Path, target: Target | None = None, data: PyTree = None, *,
     return Result(session if target is None else _with_target(session, target, data))
 
 
-def _without_target(session: Session) -> Any:
-    """Where the run left off, with the target's probe in the target's place."""
-    left: Any = session.ledger.carry if session.ledger is not None else None
-    rows, draws, identity = left.rows.copy(), left.draws.copy(), dict(left.identity)
-    if session.target is not None:
-        identity["target"] = _probed(session.target, session.source, session.plan.anchor)
-    return left._replace(rows=rows, draws=draws, identity=identity)
-
-
 def _with_target(session: Session, target: Target, data: PyTree) -> Session:
     """The session ready to go on; raises if target or data are not those of the run."""
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     source = None if data is None else as_source(data)
     assert session.ledger is not None
-    left, anchor = session.ledger.carry, session.plan.anchor
-    given = None if source is None else source.fingerprint
-    if given != left.identity["data"]:
+    then = session.ledger.manifest
+    target.check(session.plan.anchor.mode, None if source is None else source.arrays)
+    now = replace(then, target=target, data=source)
+    differs = then.difference(now)
+    if differs is not None:
         raise ValueError(
-            f"data must be those of the saved run: {_described(left.identity['data'])} were saved, "
-            f"{_described(given)} are given. Pass the same data, or load without target and data to read only."
+            f"target and data must be those of the saved run, but {differs}, saved and given. "
+            f"Pass the same ones, or load without target and data to read only."
         )
-    target.check(anchor.mode, None if source is None else source.arrays)
-    then, now = left.identity["target"], _probed(target, source, anchor)
-    if not np.all(np.abs(now - then).max(axis=1) <= _PROBE_TOLERANCE * np.abs(then).max(axis=1)):
-        raise ValueError(
-            "target must be that of the saved run, but its gradient at the mode differs: the prior, the likelihood or "
-            "the meaning of the parameters has changed. Pass the same target, or start a new run."
-        )
-    ledger = replace(session.ledger, carry=left._replace(identity={**left.identity, "target": target}))
-    return replace(session, target=target, source=source, ledger=ledger)
-
-
-def _described(fingerprint: tuple | None) -> str:
-    """Data in words, their checksums included: shapes alone may agree."""
-    if fingerprint is None:
-        return "no data"
-    return "arrays " + ", ".join(f"{dtype} {shape} (checksum {crc:08x})" for shape, dtype, crc in fingerprint)
-
-
-def _probed(target: Target, source: DataSource | None, anchor: Anchor) -> np.ndarray:
-    rows = None if source is None else source.rows(0, _PROBE_ROWS)
-    return np.asarray(_probe(target, anchor.layout, np.asarray(anchor.theta, np.float32), rows))
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _probe(target: Target, layout: Layout, theta: jax.Array, rows: PyTree) -> jax.Array:
-    """Gradients of the log prior and of the rows' log likelihood: a function cannot be saved, but recognised."""
-    prior = jax.grad(lambda t: target.log_prior(layout.unravel(t)))(theta)
-    if rows is None:
-        return prior[None]
-
-    def log_likelihood(t: jax.Array) -> jax.Array:
-        return jnp.sum(jax.vmap(target.log_likelihood, (None, 0))(layout.unravel(t), rows))
-
-    return jnp.stack([prior, jax.grad(log_likelihood)(theta)])
+    return replace(session, target=target, source=source, ledger=replace(session.ledger, manifest=now))
 
 
 def _check_free(path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from langevin.data.source import as_source
 from langevin.data.subsample import Subsample
-from langevin.engine.checks import is_kernel, require, whole_number
+from langevin.engine.checks import checked_kernel, require, whole_number
 from langevin.kernels import SGLD
 from langevin.target import Layout, Target
 from langevin.theory._coupled import Floats, Grid, Group, Integers, Problem, PyTree
@@ -135,7 +135,8 @@ def diffusion_limit(
         True
     """
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
-    good = is_kernel(kernel) and not hasattr(kernel, "target_acceptance")
+    kernel = checked_kernel(kernel)
+    good = isinstance(kernel, Kernel) and kernel.noises == 1
     require(good, "kernel", kernel, "a kernel that takes gradients and steps", "lv.SGLD()")
     number = isinstance(time, (int, float, np.number)) and 0 < time < np.inf
     require(number, "time", time, "a positive finite number", "a few relaxation times of the posterior")

@@ -1,0 +1,85 @@
+"""What the kernel's own theory says of a run: how long it remembers, and how far its law is from the posterior's."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from langevin.analysis.errorbars import Rows
+
+if TYPE_CHECKING:
+    from langevin.engine.ledger import Ledger
+
+Array = NDArray[np.float64]
+
+# Step sizes at which a run with decreasing steps is looked at.
+_NODES = 8
+# The noise of the gradient and the width of the chain depend on each other; each round brings them nearer by delta/4.
+_ROUNDS = 6
+
+
+class Law(NamedTuple):
+    """The chain's law on the anchor's Gaussian model, per group of chains.
+
+    `excess` (groups, d, d): covariance beyond the posterior's. `growth`: the relative excess of variance in the worst
+    direction, as far as it is significant; `inflation`: the factor of gradient noise alone on the sd there.
+    `relaxations`: relaxation times of one chain.
+    """
+
+    excess: Array
+    growth: Array
+    inflation: Array
+    relaxations: float
+
+    def bias(self, hessian: Array) -> Array:
+        """<Q, excess> / 2, the bias of raw averages (groups, values) for second derivatives Q (values, d, d)."""
+        return 0.5 * np.einsum("vij,gij->gv", hessian, self.excess)
+
+
+def law(ledger: "Ledger", index: tuple[int, ...], rows: Rows, pool: bool) -> Law | None:
+    """The law of one schedule setting; None without a dense anchor, or where the kernel states none.
+
+        M = E[g g'] = H S H + C,    S = H^-1 + excess(C),    both measured and stated for the steps of the run
+
+    The ledger's sum of delta^2 g g' gives M, the kernel its excess for a noise covariance C: the two equations are
+    solved for C. M is an average over finitely many states: its largest eigenvalue exceeds the truth by about
+    2 sqrt(d/independent) of the whole, which is taken off `growth`. For minibatches that are not independent between
+    steps an upper bound, since their noise cancels over an epoch. Cost: some tens of O(d^3).
+    """
+    kernel = ledger.kernel
+    if ledger.exact or ledger.anchor is None or ledger.outer is None or not kernel.has_theory:  # type: ignore[union-attr]
+        return None
+    precision = ledger.coordinates.precision(ledger.anchor)
+    share = rows.omega / rows.omega.sum()
+    first = np.linspace(0, len(share), min(_NODES, len(share)) + 1).astype(int)[:-1]
+    weight = np.add.reduceat(share, first)
+    step = np.add.reduceat(share * rows.step, first) / weight
+    steps = np.add.reduceat(rows.delta / rows.step, first)
+    rates = [kernel.relaxation(precision, float(delta)) for delta in step]  # type: ignore[union-attr]
+    relaxations = float(np.dot(steps, rates))
+    units = len(ledger.units(ledger.chains)) if pool else 1
+    independent = max(min(relaxations, ledger.num_steps) * units, 1.0)
+    local = np.einsum("r,crij->cij", share / rows.delta, ledger.outer[index]) / np.sum(share * rows.step)
+    measured = local.mean(axis=0, keepdims=True) if pool else local
+    values, vectors = np.linalg.eigh(precision)
+    root = vectors * np.sqrt(values)
+
+    def excess(noise: Array) -> Array:
+        found = [kernel.bias(precision, noise, float(delta)) for delta in step]  # type: ignore[union-attr]
+        return np.einsum("k,kij->ij", weight, np.array(found))
+
+    def growth(matrix: Array) -> float:
+        whitened = root.T @ matrix @ root
+        return max(float(np.linalg.eigvalsh(whitened)[-1]), 0.0) if np.all(np.isfinite(whitened)) else np.inf
+
+    without = excess(np.zeros_like(precision))
+    found = []
+    for gradient in measured:
+        noise = gradient - precision
+        for _ in range(_ROUNDS):
+            noise = gradient - precision - precision @ excess(noise) @ precision
+        whole = excess(noise)
+        by_chance = 2.0 * np.sqrt(len(values) / independent) * growth(excess(gradient) - without)
+        found.append((whole, max(growth(whole) - by_chance, 0.0), np.sqrt(1.0 + growth(whole - without))))
+    by_group = [np.array(part) for part in zip(*found, strict=True)]
+    return Law(by_group[0], by_group[1], by_group[2], relaxations)

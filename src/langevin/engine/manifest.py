@@ -1,0 +1,94 @@
+"""What a run is made of: the one description that resuming, stacking and loading compare, name by name."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from langevin.data.source import DataSource
+from langevin.target import Layout, Target
+
+PyTree = Any
+# Rows at which a target is recognised by its gradient, and how well another machine must reproduce that.
+_PROBE_ROWS, _PROBE_TOLERANCE = 64, 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Manifest:
+    """Target and data (or what a file remembers of them), the reference point, and every other part by its name."""
+
+    target: Any
+    data: Any
+    layout: Layout
+    reference: np.ndarray
+    parts: Mapping[str, Any]
+
+    def difference(self, other: "Manifest", but: Iterable[str] = ()) -> str | None:
+        """The first thing that differs, in words; None if the two belong together. `but` names what may differ."""
+        if self.layout != other.layout:
+            return f"the parameters are {_listed(self.layout)} and {_listed(other.layout)}"
+        for name, value in self.parts.items():
+            if name not in but and value != other.parts[name]:
+                return f"{name} is {value!r} and {other.parts[name]!r}"
+        if not np.array_equal(self.reference, other.reference):
+            return f"the reference point of the sums is {_point(self.reference)} and {_point(other.reference)}"
+        if self.data is not other.data and fingerprint(self.data) != fingerprint(other.data):
+            return f"the data are {_described(self.data)} and {_described(other.data)}"
+        if not self._same_target(other):
+            return "the target's gradient at the reference point differs: another prior, likelihood or meaning of theta"
+        return None
+
+    def _same_target(self, other: "Manifest") -> bool:
+        if isinstance(self.target, Target) and isinstance(other.target, Target) and self.target == other.target:
+            return True
+        mine, theirs = self.probe(), other.probe()
+        return bool(np.all(np.abs(mine - theirs).max(axis=1) <= _PROBE_TOLERANCE * np.abs(mine).max(axis=1)))
+
+    def probe(self) -> np.ndarray:
+        """Gradients of the log prior and of some rows' log likelihood: a function cannot be saved, but recognised."""
+        if not isinstance(self.target, Target):
+            return self.target
+        rows = None if self.data is None else self.data.slice(0, _PROBE_ROWS)
+        return np.asarray(_probe(self.target, self.layout, np.asarray(self.reference, np.float32), rows))
+
+    def remembered(self) -> "Manifest":
+        """The same as a file can hold it: the target's probe and the data's fingerprint in their places."""
+        return Manifest(self.probe(), fingerprint(self.data), self.layout, self.reference, self.parts)
+
+
+def fingerprint(data: Any) -> tuple | None:
+    """What tells these data from others; a fingerprint stays what it is."""
+    return data if data is None or isinstance(data, tuple) else data.fingerprint
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _probe(target: Target, layout: Layout, theta: jax.Array, rows: PyTree) -> jax.Array:
+    prior = jax.grad(lambda t: target.log_prior(layout.unravel(t)))(theta)
+    if rows is None:
+        return prior[None]
+
+    def log_likelihood(t: jax.Array) -> jax.Array:
+        return jnp.sum(jax.vmap(target.log_likelihood, (None, 0))(layout.unravel(t), rows))
+
+    return jnp.stack([prior, jax.grad(log_likelihood)(theta)])
+
+
+def _listed(layout: Layout) -> str:
+    more = ", ..." if len(layout.names) > 4 else ""
+    return f"{', '.join(layout.names[:4])}{more} ({layout.size} in all)"
+
+
+def _point(theta: np.ndarray) -> str:
+    return f"({', '.join(f'{value:.6g}' for value in theta[:4])}{', ...' if len(theta) > 4 else ''})"
+
+
+def _described(data: DataSource | tuple | None) -> str:
+    """Data in words, their checksums included: shapes alone may agree."""
+    found = fingerprint(data)
+    if found is None:
+        return "none"
+    return "arrays " + ", ".join(f"{dtype} {shape} (checksum {crc:08x})" for shape, dtype, crc in found)

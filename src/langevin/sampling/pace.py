@@ -1,0 +1,125 @@
+"""How far a run of `lv.sample` goes next, by each limit of its budget, and with how many data a step."""
+
+from collections.abc import Callable
+from time import monotonic
+
+import numpy as np
+
+from langevin.engine.program import BASE_ROW, device_row_steps
+from langevin.engine.run import Run
+from langevin.sampling.budget import Budget
+from langevin.sampling.plan import Plan
+
+_FOR_EVER = np.iinfo(np.int64).max
+# A run for a precision or by the clock goes in stages, each at most so many times as long as all before it: forecasts of
+# the error are rough, and the batch size follows the length of the run.
+_LONGEST_STAGE = 8.0
+# Room for the scatter of the error bar itself, so that the next stage is likely the last.
+_MARGIN = 1.1
+# More steps shrink neither a bias nor the noise of the gradient; and there is an end to patience, in least numbers of
+# steps.
+_HOPELESS, _PATIENCE = {"bias_dominates", "gradient_noise"}, 10_000
+
+
+class Pace:
+    """Drives a prepared run through its budget."""
+
+    def __init__(self, plan: Plan, budget: Budget, run: Run, began: float, batch_size: int) -> None:
+        self.plan, self.budget, self.run, self.began = plan, budget, run, began
+        self.batch_size = batch_size
+
+    def go(self, progress: bool | None, stop_requested: Callable[[], bool]) -> str:
+        """Runs until a limit is reached, and says which one; "interrupted" after a Ctrl-C."""
+        deadline = None if self.budget.time_limit is None else self.began + self.budget.time_limit
+        while True:
+            goal, reason = self._next_goal()
+            if goal <= self.run.m:
+                return reason
+            self._set_batch_size(goal)
+            # A run without a single row would have nothing to say.
+            self.run.advance(goal, progress=progress, deadline=deadline if self.run.m else None)
+            if stop_requested():
+                return "interrupted"
+            if deadline is not None and monotonic() > deadline:
+                return "time_limit"
+
+    def _set_batch_size(self, goal: int) -> None:
+        """Data a step for a run of `goal` steps: minibatches of one shape, as many of them as it takes."""
+        rules = self.plan.rules
+        if not rules.num_data or self.batch_size == rules.num_data:
+            return
+        self.batch_size = rules.in_rounds(rules.batch_size(float(goal * len(self.plan.chains))))
+        rounds, guard = self.batch_size // rules.chunk, rules.guard(self.batch_size)
+        self.run.rounds = (rounds, rounds * int(np.ceil(np.sqrt(guard))), rounds * guard)
+
+    def _next_goal(self) -> tuple[int, str]:
+        """Steps to go to, a whole number of rows, and the limit that says so."""
+        goal, reason = min((self._by_passes(), "passes"), (self._by_time(), "time_limit"), self._by_precision())
+        row = device_row_steps(max(goal, 1))
+        least = row if not self.run.m else 0
+        return max(goal // row * row, least), reason
+
+    @property
+    def _longest(self) -> int:
+        least = -(-self.plan.rules.least_steps // BASE_ROW) * BASE_ROW
+        return max(least, int(_LONGEST_STAGE * self.run.m))
+
+    def _by_passes(self) -> int:
+        if self.budget.passes is None:
+            return _FOR_EVER
+        room = self.budget.passes * self.plan.num_data - self.run.visits
+        rules, chains = self.plan.rules, len(self.plan.chains)
+        size = self.batch_size
+        if rules.num_data and size < rules.num_data:
+            # What is left, with the size that a run of that length asks for.
+            for _ in range(3):
+                goal = self.run.m + self._affordable(room, size, chains)
+                size = rules.in_rounds(rules.batch_size(float(goal * chains)))
+        return self.run.m + self._affordable(room, size, chains)
+
+    def _affordable(self, room: float, size: int, chains: int) -> int:
+        """Steps a chain that `room` datum visits pay for, the guard's calls included.
+
+        How many rounds it adds is known after a first half of the run. Their number scatters: three standard deviations
+        stay in reserve, and what is left of that is spent by the next, shorter stage.
+        """
+        if room <= 0:
+            return 0
+        rules, m = self.plan.rules, self.run.m
+        guard = rules.guard(size)
+        extra, share = rules.extra_rounds(size), 0.5 if guard > 1 else 1.0
+        if m:
+            # Too low where the minibatches were smaller before: never less than on a Gaussian.
+            measured = self.run.visits / (max(size, 1) * m * chains) - 1.0
+            extra, share = max(extra, measured) if guard > 1 else 0.0, 1.0
+        each = max(size, 1) * (1.0 + extra)
+        # A stay in the far tail is a few calls of `guard` rounds.
+        reserve = 3.0 * size * np.sqrt(3.0 * guard * extra * share * room / each)
+        steps = int((share * room - reserve) / (chains * each))
+        # The last rows one by one: few of them are hit by a call.
+        return steps if steps >= BASE_ROW else min(int(room / (chains * each)), BASE_ROW)
+
+    def _by_time(self) -> int:
+        if self.budget.time_limit is None:
+            return _FOR_EVER
+        return self._longest
+
+    def _by_precision(self) -> tuple[int, str]:
+        from langevin.sampling.session import accuracy
+
+        if self.budget.precision is None:
+            return _FOR_EVER, "precision"
+        m, least = self.run.m, -(-self.plan.rules.least_steps // BASE_ROW) * BASE_ROW
+        if any(trouble.refused for trouble in self.plan.troubles):
+            return least, "precision out of reach"
+        if m < least:
+            return least, "precision"
+        statuses, worst = accuracy(self.run.ledger())
+        hopeless = bool(statuses & _HOPELESS) and m >= _LONGEST_STAGE * least
+        if hopeless or m >= _PATIENCE * least:
+            return m, "precision out of reach"
+        if worst <= self.budget.precision:
+            return m, "precision"
+        # A bar that is not known yet (NaN) asks for the longest stage.
+        longer = np.fmin((worst / self.budget.precision) ** 2 * _MARGIN, _LONGEST_STAGE)
+        return int(np.ceil(m * longer)) + 256, "precision"
