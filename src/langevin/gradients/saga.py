@@ -45,13 +45,15 @@ class SAGA:
 
     def refresh(self, posterior: Posterior, memory: Table, theta: Array, rows: Array) -> tuple[Array, Table, Array]:
         """The gradient, the table after it, and n datum visits."""
-        grads = posterior.datum_grads(theta, rows)
-        change = grads - memory.grads[rows]
+        change = posterior.datum_grads(theta, rows) - memory.grads[rows]
         scaled = posterior.num_data / len(rows) * jnp.sum(change, axis=0)
+        grad = posterior.prior_grad(theta) + memory.total + scaled
         # Rows drawn twice lie side by side once sorted: the first of them stands for all.
         order = jnp.argsort(rows)
         ranked = rows[order]
         first = jnp.append(True, ranked[1:] != ranked[:-1])
-        moved = jnp.sum(jnp.where(first[:, None], change[order], 0.0), axis=0)
-        table = Table(memory.grads.at[rows].set(grads), memory.total + moved, jnp.zeros_like(memory.unpaid))
-        return posterior.prior_grad(theta) + memory.total + scaled, table, len(rows) + memory.unpaid
+        moved = jnp.where(first[:, None], change[order], 0.0)
+        # Added, not set: what is written depends on what was read, so the compiler need not copy the table in between.
+        table = memory.grads.at[ranked].add(moved, indices_are_sorted=True)
+        after = Table(table, memory.total + jnp.sum(moved, axis=0), jnp.zeros_like(memory.unpaid))
+        return grad, after, len(rows) + memory.unpaid

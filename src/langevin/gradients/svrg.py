@@ -30,8 +30,7 @@ class SVRG:
     with g_i the gradient of one log likelihood and r the position of the chain, taken anew in the steps 1, 1 + period,
     1 + 2 period and so on. Unbiased given r, with the noise of a first-order control variate at r: a short period is
     quiet, a long one cheap. Cost: N datum visits where r is taken, and the gradient of that step is exact; n elsewhere.
-    A period of N/n spends half of all visits on full passes. Memory: 2 d numbers a chain. Chains that run as vector
-    lanes compute the full pass in every step: keep them few, or pass layout="chain".
+    A period of N/n spends half of all visits on full passes. Memory: 2 d numbers a chain.
 
     Johnson and Zhang, *Accelerating stochastic gradient descent using predictive variance reduction* (2013); for
     Langevin dynamics Dubey et al., *Variance reduction in stochastic gradient Langevin dynamics* (2016).
