@@ -12,7 +12,7 @@ help:
 	@echo "make demo       fit a logistic regression, print the estimates, draw build/demo"
 	@echo "make paper      check the paper's figures and theorems (three minutes; paper-full: twenty)"
 	@echo "make test       the fast tests (about five minutes on two cores)"
-	@echo "make test-slow  the tests marked slow"
+	@echo "make test-slow  the tests marked slow; .ci/run runs lint, test and test-slow"
 	@echo "make lint       style, formatting and types"
 	@echo "make format     rewrite the files as 'make lint' wants them"
 	@echo "make bench      measure speed against other libraries"

@@ -9,6 +9,7 @@ import numpy as np
 import langevin as lv
 from langevin.data.source import as_source
 from langevin.sampling.budget import Budget
+from langevin.sampling.pace import Pace
 from langevin.sampling.plan import made
 from langevin.sampling.session import Session
 
@@ -26,8 +27,12 @@ def runs(target: lv.Target, data: Any, theta_0: Any, *, steps: int, count: int, 
     size = plan.rules.batch_size(float(steps * CHAINS))
     plan = replace(plan, batch_size=size, num_steps=steps)
     wide = replace(plan, chains=np.arange(CHAINS * count))
-    session = Session(target, source, wide, size, wide.budget).to(steps, progress=False)
-    ledger: Any = session.ledger
-    for run in range(count):
-        part = ledger.select(slice(CHAINS * run, CHAINS * (run + 1)))
+    session = Session(target, source, wide, size, wide.budget)
+    run = session.prepared()
+    # The batch size of a single run of this length, not of all of them together.
+    Pace(plan, plan.budget, run, 0.0, size).set_batch_size(steps)
+    run.advance(steps, progress=False)
+    ledger = run.ledger()
+    for k in range(count):
+        part = ledger.select(slice(CHAINS * k, CHAINS * (k + 1)))
         yield lv.Result(replace(session, plan=replace(plan, chains=part.chains), ledger=part, stopped="passes"))

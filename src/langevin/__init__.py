@@ -10,7 +10,7 @@ request_small_loops()
 from langevin.analysis import Estimate, estimate, quantiles  # noqa: E402
 from langevin.anchor import Anchor, laplace  # noqa: E402
 from langevin.coordinates import Coordinates, Preconditioned, Whitened  # noqa: E402
-from langevin.data.source import DataSource  # noqa: E402
+from langevin.data.source import ArraySource as DataSource  # noqa: E402
 from langevin.data.subsample import Blocks, Epochs, Full, WithoutReplacement, WithReplacement  # noqa: E402
 from langevin.engine.adapt import adapt_step  # noqa: E402
 from langevin.engine.ledger import Ledger  # noqa: E402
@@ -34,7 +34,7 @@ from langevin.observables import Marginals, Moments  # noqa: E402
 from langevin.sampling import Plan, Result, load, plan, sample  # noqa: E402
 from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps  # noqa: E402
 from langevin.target import Target, log_sigmoid, sigmoid  # noqa: E402
-from langevin.tune import Tuned, tune  # noqa: E402
+from langevin.tuning import Tuned, tune  # noqa: E402
 
 if TYPE_CHECKING:
     from langevin import models, theory

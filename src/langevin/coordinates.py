@@ -131,8 +131,8 @@ class Linear(Coordinates):
         return np.ascontiguousarray(transposed_times(self.blocks, np.swapaxes(half, -1, -2)))
 
     def newton(self, anchor: Anchor) -> Blocks:
-        """See `Coordinates`; L^-1 Sigma, transposed."""
-        return (_solved(self.blocks, anchor.covariance, transposed=False).T,)
+        """See `Coordinates`; solving for the rows of Sigma gives L^-1 Sigma transposed."""
+        return (_solved(self.blocks, anchor.covariance, transposed=False),)
 
     def __eq__(self, other: object) -> bool:
         pairs = zip(jax.tree.leaves(self), jax.tree.leaves(other), strict=False)

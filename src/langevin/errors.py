@@ -4,11 +4,29 @@ from typing import Any
 
 
 class AnchorError(RuntimeError):
-    """No usable posterior mode was found; the message says what was seen and what to change."""
+    """No usable posterior mode was found; the message says what was seen and what to change.
+
+    Example:
+        >>> import jax.numpy as jnp, langevin as lv
+        >>> try:
+        ...     lv.laplace(lv.Target(lambda t: jnp.sum(t)), None, jnp.zeros(1))
+        ... except lv.AnchorError:
+        ...     print("there is no mode")
+        there is no mode
+    """
 
 
 class Diverged(RuntimeError):
-    """A chain became non-finite or ran away. `ledger` holds every whole row before the block in which it happened."""
+    """A chain became non-finite or ran away. `ledger` holds every whole row before the block in which it happened.
+
+    Example:
+        >>> import langevin as lv
+        >>> try:
+        ...     lv.run(lv.Target(lambda t: -(t**4)), None, 1.0, schedule=lv.Constant(9.0), num_steps=100)
+        ... except lv.Diverged:
+        ...     print("the step is too large")
+        the step is too large
+    """
 
     def __init__(self, message: str, ledger: Any) -> None:
         super().__init__(message)

@@ -121,6 +121,11 @@ class Moments:
 
     Values: u and u_i u_j, centred at the anchor or the first state. All pairs up to d = 32, else the diagonal only;
     `covariance` overrides. Corrected: u + s and u_i u_j + (u_i s_j + u_j s_i) / 2 + Sigma_ij. Cost: d^2 a step.
+
+    Example:
+        >>> rows, columns = Moments().pairs(2)
+        >>> list(zip(rows.tolist(), columns.tolist()))
+        [(0, 0), (0, 1), (1, 1)]
     """
 
     covariance: bool | None = None

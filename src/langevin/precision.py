@@ -10,6 +10,8 @@ import numpy as np
 
 # For code that runs once: compiling it takes longer than running it, and without optimisation two thirds as long.
 COMPILED_QUICKLY = {"xla_backend_optimization_level": 0}
+# For loops of a few seconds at most: half the time to compile.
+COMPILED_SOON = {"xla_cpu_use_fusion_emitters": False}
 
 # Twins made before, each with the objects that it was made from: a notebook cell run anew makes new objects.
 _MADE: dict[tuple[int, ...], tuple[Any, list[Any]]] = {}

@@ -174,6 +174,10 @@ def log_sigmoid(x: Array) -> Array:
 
     `jax.nn.log_sigmoid` under `grad` evaluates three transcendental functions; inside a sampler's step that is a
     third of the whole cost.
+
+    Example:
+        >>> float(log_sigmoid(0.0)) == float(-jnp.log(2.0))
+        True
     """
     return -jnp.logaddexp(jnp.zeros_like(x), -x)
 
@@ -186,7 +190,12 @@ def _log_sigmoid_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 @jax.custom_jvp
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x)), with the derivative written through its own value: s (1 - s), no further exponential."""
+    """1 / (1 + exp(-x)), with the derivative written through its own value: s (1 - s), no further exponential.
+
+    Example:
+        >>> float(sigmoid(0.0))
+        0.5
+    """
     return 1.0 / (1.0 + lax.exp(-x))
 
 

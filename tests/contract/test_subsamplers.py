@@ -9,7 +9,7 @@ import pytest
 
 import langevin as lv
 from langevin import random
-from langevin.data.source import DataSource
+from langevin.data.source import ArraySource
 from langevin.data.subsample import Subsample
 from langevin.random import Clock
 
@@ -47,7 +47,7 @@ def _lanes(subsample, num_steps, keys, first, origin, data):
 
 def prepared(subsample):
     """Datum i has the value i, in the order that the subsampler wants."""
-    return jnp.asarray(subsample.prepare(DataSource.of(np.arange(NUM_DATA, dtype=np.int32))))
+    return jnp.asarray(subsample.prepare(ArraySource.of(np.arange(NUM_DATA, dtype=np.int32))))
 
 
 def seen(subsample, m, num_steps, chain=0):

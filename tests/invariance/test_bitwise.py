@@ -69,7 +69,7 @@ CASES = {
         kernel=lv.LeimkuhlerMatthews(),
         anchor=ANCHOR,
         schedule=lv.Power(1.0, m_0=1000.0, alpha=0.2),
-        whiten=True,
+        coordinates=lv.Whitened.by(ANCHOR),
         guard=20,
     ),
     "MALA": on_data(kernel=lv.MALA(), schedule=lv.Constant(0.05), anchor=ANCHOR),
@@ -121,7 +121,7 @@ def numbers(ledger, chains=slice(None), state=True):
         found |= {"draws.m": ledger.draws.m, "draws.weight": ledger.draws.weight}
         found |= {f"draws.{n}": getattr(ledger.draws, n)[at] for n in ("theta", "grad")}
     if state:
-        leaves = jax.tree_util.tree_leaves_with_path(ledger.carry[2])
+        leaves = jax.tree_util.tree_leaves_with_path(ledger.checkpoint.carry)
         found |= {f"carry{jax.tree_util.keystr(path)}": np.asarray(leaf) for path, leaf in leaves}
     return found
 
@@ -140,11 +140,11 @@ def test_no_number_of_a_ledger_escapes_the_comparison():
         "weight_power",
         "columns",
         "anchor",
-        "exact",
+        "kernel",
+        "coordinates",
         "iid",
         "noisy",
-        "discretisation_bias",
-        "whitened",
+        "manifest",
     }
     compared = {
         "num_steps",
@@ -155,7 +155,7 @@ def test_no_number_of_a_ledger_escapes_the_comparison():
         "chains",
         "values",
     }
-    compared |= {"corrections", "outer", "acceptance", "visits", "far", "draws", "carry"}
+    compared |= {"corrections", "outer", "acceptance", "visits", "far", "draws", "checkpoint"}
     assert {f.name for f in fields(lv.Ledger)} == not_numbers | compared | {"interrupted"}
 
 

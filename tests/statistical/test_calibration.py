@@ -129,7 +129,7 @@ def along_the_path(ledgers: dict[int, lv.Ledger], right: bool) -> Runs:
     phi = problems.gaussian_phi()
     runs = {}
     for m, ledger in ledgers.items():
-        last = np.asarray(ledger.carry[2].state.theta)[0]
+        last = np.asarray(ledger.checkpoint.carry.state.theta)[0]
         path = np.concatenate([ledger.draws.theta[..., 0], last], axis=1)
         delta = problems.rounded_steps(problems.gaussian_steps(ALPHA), m)
         values = np.asarray(phi(path[:, 1:] if right else path[:, :-1]), np.float64)

@@ -33,7 +33,7 @@ def law_of(model: lv.models.LinearGaussian, n: int, replacement: bool) -> Linear
 
 
 def last_theta(ledger: lv.Ledger) -> np.ndarray:
-    return np.asarray(ledger.carry[2].state.theta, np.float64)[0, :, 0]
+    return np.asarray(ledger.checkpoint.carry.state.theta, np.float64)[0, :, 0]
 
 
 def theta_scores(theta: np.ndarray, mean: float, variance: float) -> tuple[float, float]:

@@ -11,7 +11,9 @@ from scipy import linalg, stats
 import langevin as lv
 from langevin.analysis import STATUSES, Estimate, errorbars, estimate, extrapolate, quantiles, regime
 from langevin.analysis.quantiles import weighted_quantiles
-from langevin.analysis.regime import regime_of, worse
+from langevin.analysis.law import law
+from langevin.analysis.regime import regime_of
+from langevin.analysis.statuses import worse
 from langevin.anchor import Anchor
 from langevin.engine.draws import Draws
 from langevin.engine.ledger import Column, Ledger
@@ -72,8 +74,8 @@ def ledger_of(
         schedule=schedule, weight_power=weight_power, visits=np.ones((chains, len(first))), far=None, noisy=True,
         sum_delta=rows(delta, 0),
         sum_delta2=rows(delta**2, 0), sum_omega=rows(omega, 0), values=values, corrections=corrections,
-        outer=outer, acceptance=None, columns=columns, anchor=anchor, exact=False, iid=True,
-        discretisation_bias=True, whitened=False, draws=None, carry=None,
+        outer=outer, acceptance=None, columns=columns, anchor=anchor, kernel=lv.SGLD(), iid=True,
+        coordinates=lv.Coordinates(), draws=None, manifest=None, checkpoint=None,
     )  # fmt: skip
     return replace(made, **changes)
 
@@ -235,37 +237,45 @@ def test_regression_recovers_an_exact_line_and_agrees_with_least_squares():
     np.testing.assert_allclose(line.bar.stderr[0, 0], stderr)
 
 
-def test_anchor_bias_is_the_first_order_of_the_exact_stationary_law():
-    """Constant step, gradient -H u + noise: the discrete Lyapunov equation is the exact law."""
+def law_of(kernel, precision, spread, delta):
+    """The law of a ledger whose measured E[g g'] is the stationary one for gradient noise `spread`."""
+    width = np.linalg.inv(precision) + kernel.bias(precision, spread, delta)
+    outer = delta**2 * ROW * (precision @ width @ precision + spread)
+    path = np.zeros((1, ROW, len(precision)))
+    ledger = ledger_of(path, lv.Constant(delta), anchor=anchor_of(precision), grad=path, kernel=kernel)
+    ledger = replace(ledger, outer=outer[None, None], num_steps=10**9)
+    rows = errorbars.Rows(*(np.array([x * ROW]) for x in (delta, delta**2, delta)))
+    return law(ledger, (), rows, True)
+
+
+@pytest.mark.parametrize("kernel", [lv.SGLD(), lv.LeimkuhlerMatthews()], ids=repr)
+def test_the_law_recovers_noise_and_bias_from_the_measured_gradients(kernel):
+    """M = H S(C) H + C is solved for C: the bias is that of the discrete Lyapunov equation, at large steps too."""
     rng = np.random.default_rng(3)
     root, other = rng.standard_normal((2, 3, 3))
     precision, spread = root @ root.T + np.eye(3), other @ other.T
-    covariance = np.linalg.inv(precision)
-    hessian = Moments().hessian(anchor_of(precision))[3:]
-    for kernel_bias in (True, False):
-        errors = []
-        for delta in (1e-3, 1e-4):
-            outer = delta**2 * ROW * (precision + spread)
-            rows = errorbars.Rows(*(np.array([x * ROW]) for x in (delta, delta**2, delta)))
-            bias = extrapolate.anchor_bias(outer[None, None], rows, precision, kernel_bias, True, np.inf)
-            step = np.eye(3) - delta / 2 * precision
-            driven = delta * np.eye(3) + delta**2 / 4 * spread
-            if not kernel_bias:
-                # (eta + eta') / 2 in place of eta makes the Gaussian law exact: only the noise of g is left.
-                driven = covariance - step @ covariance @ step.T + delta**2 / 4 * spread
-            exact = linalg.solve_discrete_lyapunov(step, driven) - covariance
-            i, j = np.triu_indices(3)
-            errors.append(np.max(np.abs(bias.of(hessian)[0] / exact[i, j] - 1)))
-        assert errors[0] < 0.05 and errors[1] < 0.2 * errors[0]
+    covariance, delta = np.linalg.inv(precision), 0.2
+    step = np.eye(3) - delta / 2 * precision
+    driven = delta * np.eye(3) + delta**2 / 4 * spread
+    if isinstance(kernel, lv.LeimkuhlerMatthews):
+        # (eta + eta') / 2 in place of eta makes the Gaussian law exact: only the noise of g is left.
+        driven = covariance - step @ covariance @ step.T + delta**2 / 4 * spread
+    exact = linalg.solve_discrete_lyapunov(step, driven) - covariance
+    found = law_of(kernel, precision, spread, delta)
+    np.testing.assert_allclose(found.excess[0], exact, rtol=0.02, atol=0.02 * np.abs(exact).max())
+    i, j = np.triu_indices(3)
+    np.testing.assert_allclose(
+        found.bias(Moments().hessian(anchor_of(precision))[3:])[0], found.excess[0][i, j], rtol=1e-12
+    )
 
 
 def test_noise_inflation_is_the_sd_ratio_in_one_dimension():
-    precision, delta, spread = np.array([[5.0]]), 0.04, 36.0
-    rows = errorbars.Rows(*(np.array([x]) for x in (delta, delta**2, delta)))
-    outer = np.full((1, 1, 1, 1), delta**2 * (5.0 + spread))
-    bias = extrapolate.anchor_bias(outer, rows, precision, True, False, np.inf)
-    np.testing.assert_allclose(bias.inflation, np.sqrt(1 + delta * spread / 4))
-    np.testing.assert_allclose(bias.growth, delta * (5.0 + spread) / 4)
+    precision, delta, spread = np.array([[5.0]]), 0.04, np.array([[36.0]])
+    found = law_of(lv.SGLD(), precision, spread, delta)
+    kept = 1 - delta / 2 * 5.0
+    noise = 5.0 * delta**2 / 4 * 36.0 / (1 - kept**2)
+    np.testing.assert_allclose(found.inflation, np.sqrt(1 + noise), rtol=1e-3)
+    np.testing.assert_allclose(found.relaxations, -ROW * np.log(kept))
 
 
 def test_corrected_is_exact_with_exact_gradients_of_a_gaussian():
@@ -296,7 +306,7 @@ def test_status_of_short_runs_and_of_runs_that_cannot_tell_their_bias():
     assert np.isnan(estimate(ledger_of(noise(chains=1, m=ROW), CONSTANT))["theta.mean"].stderr).all()
     assert estimate(ledger_of(noise(), CONSTANT))["theta.mean"].status == "uncorrected"
     assert np.isnan(estimate(ledger_of(noise(), CONSTANT))["theta.mean"].bias).all()
-    exact = estimate(ledger_of(noise(), CONSTANT, exact=True))["theta.mean"]
+    exact = estimate(ledger_of(noise(), CONSTANT, kernel=lv.MALA()))["theta.mean"]
     assert exact.status == "ok" and np.all(exact.bias == 0)
 
 
@@ -337,7 +347,7 @@ def test_status_transient_when_the_start_is_not_forgotten():
     path = noise(chains=1, m=16000, d=1)
     path[:, :400] += 20.0 * np.exp(-np.arange(400) / 100.0)[:, None]
     for schedule in (CONSTANT, lv.Polynomial(a=1.0, b=1e4, alpha=1 / 3)):
-        ledger = ledger_of(path, schedule, exact=True)
+        ledger = ledger_of(path, schedule, kernel=lv.MALA())
         assert estimate(ledger)["theta.mean"].status == "transient"
 
 
@@ -358,15 +368,15 @@ def test_transient_keeps_its_false_alarm_rate(trend, chains):
 def test_correlated_batches_are_too_few():
     rng = np.random.default_rng(2)
     path = np.cumsum(rng.standard_normal((1, 1600, 1)), axis=1)
-    assert estimate(ledger_of(path, CONSTANT, exact=True))["theta.mean"].status == "too_few_batches"
+    assert estimate(ledger_of(path, CONSTANT, kernel=lv.MALA()))["theta.mean"].status == "too_few_batches"
 
 
 def test_words():
-    found = estimate(ledger_of(noise(chains=1, d=1), CONSTANT, exact=True))["theta.mean"]
+    found = estimate(ledger_of(noise(chains=1, d=1), CONSTANT, kernel=lv.MALA()))["theta.mean"]
     value, stderr = found.value[0], found.stderr[0]
     assert 0.01 < stderr < 0.1 and str(found) == f"{value:.3f} +- {stderr:.3f} [ok]"
     assert repr(found) == f"Estimate({found})"
-    many = estimate(ledger_of(noise(chains=12, d=1), CONSTANT, exact=True), pool=False)["theta.mean"]
+    many = estimate(ledger_of(noise(chains=12, d=1), CONSTANT, kernel=lv.MALA()), pool=False)["theta.mean"]
     assert str(many).startswith("(12, 1) values, median stderr")
     assert worse(np.array(["ok", "too_few_batches"]), "transient").tolist() == [
         "transient",
@@ -384,7 +394,7 @@ def test_regime():
         assert regime(ledger_of(noise(), law)) == word
         custom = lv.Custom(lambda m, alpha=alpha: 0.5 * m**-alpha)
         assert regime(ledger_of(noise(), custom)) == word
-    assert regime(ledger_of(noise(), CONSTANT, exact=True)) == "fluctuations dominate"
+    assert regime(ledger_of(noise(), CONSTANT, kernel=lv.MALA())) == "fluctuations dominate"
 
 
 def test_weighted_quantiles_are_those_of_the_repeated_sample():

@@ -115,7 +115,7 @@ def test_going_on_after_load_is_going_on_without_it(which, request, tmp_path):
 def test_an_open_row_goes_on_too(flat, tmp_path):
     steps = flat.result.session.steps
     midway = lv.Result(flat.result.session.to(steps + 5, False))
-    assert any(np.any(leaf) for leaf in jax.tree.leaves(midway.ledger.carry.carry.sums))
+    assert any(np.any(leaf) for leaf in jax.tree.leaves(midway.ledger.checkpoint.carry.sums))
     midway.save(tmp_path / "run")
     # Through a second file, written by one who never had the target.
     load(tmp_path / "run").save(tmp_path / "copy")

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from langevin import Blocks, Epochs, Full, WithoutReplacement, WithReplacement, random
-from langevin.data.source import DataSource
+from langevin.data.source import ArraySource
 from langevin.random import Clock
 
 FALSE_ALARM = 1e-9
@@ -28,7 +28,7 @@ def page(subsample, num_data, num_steps, m=0, offset=0, chain=0):
     """Data seen in the steps m + offset + 1 onwards, (steps, n), as the engine asks for them; datum i has value i."""
     key = tuple(jnp.asarray(k[0]) for k in random.stream_keys(0, np.array([chain]), random.SUBSAMPLE))
     first, origin = Clock.at(m + offset + 1), subsample.origin(m, num_data)
-    data = jnp.asarray(subsample.prepare(DataSource.of(np.arange(num_data, dtype=np.int32))))
+    data = jnp.asarray(subsample.prepare(ArraySource.of(np.arange(num_data, dtype=np.int32))))
     return np.asarray(_page(subsample, num_data, num_steps, key, first, jnp.int32(offset), origin, data))
 
 
@@ -180,7 +180,7 @@ def test_neighbours_of_one_epoch_are_nearly_independent():
 
 def test_blocks_hold_each_row_once_and_repeat_the_start_at_the_end():
     data = {"x": np.arange(20.0, dtype=np.float32).reshape(10, 2), "y": np.arange(10)}
-    prepared = Blocks(4).prepare(DataSource.of(data))
+    prepared = Blocks(4).prepare(ArraySource.of(data))
     assert np.array_equal(np.sort(prepared["y"][:10]), np.arange(10))
     assert not np.array_equal(prepared["y"][:10], np.arange(10))
     assert np.array_equal(prepared["y"][10:], prepared["y"][:3])
@@ -190,7 +190,7 @@ def test_blocks_hold_each_row_once_and_repeat_the_start_at_the_end():
 @pytest.mark.parametrize(("num_data", "n"), [(1, 1), (7, 3), (5, 5)])
 def test_blocks_cover_each_datum_equally_often_over_all_first_rows(num_data, n):
     subsample = Blocks(n)
-    data = jnp.asarray(subsample.prepare(DataSource.of(np.arange(num_data, dtype=np.int32))))
+    data = jnp.asarray(subsample.prepare(ArraySource.of(np.arange(num_data, dtype=np.int32))))
     first_rows = jnp.arange(num_data)
     batches = np.array([subsample.batch(data, first_rows, k, num_data, num_data) for k in range(num_data)])
     assert np.array_equal(np.bincount(batches.ravel()), np.full(num_data, n))

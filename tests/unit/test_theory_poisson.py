@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from langevin.theory.gaussian import LinearGaussianLaw
-from langevin.theory.generator import generator
+from langevin.theory.operators import generator
 from langevin.theory.poisson import known_solution, local_bias, solve_poisson
 
 VAR = 0.3  # posterior variance of the Gaussian targets

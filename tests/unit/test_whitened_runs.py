@@ -1,4 +1,4 @@
-"""Whitened runs: the frame's maps, gradients in z against the full gradient, the tail guard, growing minibatches."""
+"""Whitened runs: the coordinates' maps, gradients in z against the full gradient, the tail guard, growing minibatches."""
 
 import jax
 import jax.numpy as jnp
@@ -7,18 +7,21 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import langevin as lv
-from langevin.frame import Frame, grad_of, sigma_times, theta_of
+from langevin.coordinates import Linear, Preconditioned, Whitened, times
+from langevin.engine.run import Run
+from langevin.engine.setup import prepare
 
 MODEL = lv.models.Logistic.simulate(seed=1, num_data=200)
 TARGET, DATA, THETA_0 = MODEL.target, MODEL.data, MODEL.theta_0
 ANCHOR = lv.laplace(TARGET, DATA, THETA_0)
+WHITENED = Whitened.by(ANCHOR)
 SCHEDULE = lv.Power(1000.0**0.2, m_0=1000.0, alpha=0.2)
 
 
 def run(subsample, *, num_steps=400, chains=4, **more):
     return lv.run(
         TARGET, DATA, THETA_0, schedule=SCHEDULE, num_steps=num_steps, kernel=lv.LeimkuhlerMatthews(),
-        gradient=lv.ControlVariate(ANCHOR, order=2), subsample=subsample, anchor=ANCHOR, whiten=True,
+        gradient=lv.ControlVariate(ANCHOR, order=2), subsample=subsample, anchor=ANCHOR, coordinates=WHITENED,
         chains=chains, seed=3, progress=False, **more,
     )  # fmt: skip
 
@@ -34,30 +37,38 @@ def full_grad(thetas):
         return np.asarray(jax.vmap(TARGET.grad, (0, None))(flat, data)).reshape(thetas.shape)
 
 
-def test_frame_maps_are_the_matrix_products():
+def test_maps_are_the_matrix_products_on_host_and_device():
     blocks = (np.array([[2.0, 0.0], [1.0, 3.0]]), np.array([5.0, 7.0]))
-    frame = Frame(jnp.arange(4.0), tuple(jnp.asarray(block, jnp.float32) for block in blocks))
+    frame = Linear(np.arange(4.0), blocks)
     dense = np.diag([2.0, 3.0, 5.0, 7.0])
     dense[1, 0] = 1.0
     v = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
     assert_allclose(frame.push(v), dense @ v)
     assert_allclose(frame.pull(v), dense.T @ v)
     assert_allclose(frame.theta(v), np.arange(4.0) + dense @ v)
+    assert_allclose(jax.jit(lambda c, v: c.theta(v))(frame.on_device(), v), frame.theta(v))
+    assert_allclose(frame.z(frame.theta(v)), v)
+    assert_allclose(frame.unpulled(frame.pull(v)), v)
+    square = np.arange(16.0).reshape(4, 4)
+    assert_allclose(frame.curvature(square + square.T), dense.T @ (square + square.T) @ dense)
 
 
 def test_maps_of_the_books_invert_those_of_the_device():
     rng = np.random.default_rng(0)
     z, grad = rng.standard_normal((2, 5, 3)), rng.standard_normal((5, 3))
-    assert_allclose(z_of(theta_of(ANCHOR, z)), z, atol=1e-12)
-    assert_allclose(grad_of(ANCHOR, grad @ ANCHOR.root[0]), grad, rtol=1e-11)
-    assert_allclose(sigma_times(ANCHOR, grad), grad @ ANCHOR.covariance, rtol=1e-11)
+    assert_allclose(z_of(WHITENED.theta(z)), z, atol=1e-12)
+    assert_allclose(WHITENED.unpulled(grad @ ANCHOR.root[0]), grad, rtol=1e-11)
+    for coordinates in (lv.Coordinates(), WHITENED, Preconditioned.by(ANCHOR.covariance + np.eye(3))):
+        newton = times(coordinates.newton(ANCHOR), coordinates.pull(grad))
+        assert_allclose(newton, grad @ ANCHOR.covariance, rtol=1e-10)
+        assert_allclose(coordinates.precision(ANCHOR), coordinates.curvature(ANCHOR.precision), atol=1e-10)
 
 
 @pytest.mark.parametrize("gradient", [lv.ControlVariate(ANCHOR, order=2), lv.ControlVariate(ANCHOR), lv.Minibatch()])
 def test_with_all_data_every_kept_gradient_is_the_full_gradient(gradient):
     ledger = lv.run(
         TARGET, DATA, THETA_0, schedule=SCHEDULE, num_steps=64, kernel=lv.LeimkuhlerMatthews(), gradient=gradient,
-        subsample=lv.Full(), anchor=ANCHOR, whiten=True, chains=2, seed=3, keep=100, progress=False,
+        subsample=lv.Full(), anchor=ANCHOR, coordinates=WHITENED, chains=2, seed=3, keep=100, progress=False,
     )  # fmt: skip
     # Float32 sums over 200 data: about 1e-5 of the terms' size.
     assert_allclose(ledger.draws.grad @ ANCHOR.root[0], full_grad(ledger.draws.theta) @ ANCHOR.root[0], atol=1e-3)
@@ -109,31 +120,49 @@ def test_the_guard_leaves_a_chain_that_stays_inside_the_same_to_the_bit():
     assert_array_equal(with_guard.draws.theta[inside], without.draws.theta[inside])
 
 
-def test_minibatches_may_grow_at_a_row_border_and_nowhere_else():
-    short = run(lv.WithReplacement(2), num_steps=160)
-    longer = run(lv.WithReplacement(6), num_steps=320, resume=short)
-    assert longer.cost == 4 * (160 * 2 + 160 * 6)
-    assert_array_equal(longer.values["theta"][:, :10], short.values["theta"])
-    with pytest.raises(ValueError, match="subsample"):
-        run(lv.WithReplacement(1), num_steps=320, resume=short)
-    with pytest.raises(ValueError, match="subsample"):
-        run(lv.WithReplacement(6), num_steps=320, resume=run(lv.WithReplacement(2), num_steps=150))
+def test_the_number_of_rounds_may_change_at_any_block_border():
+    """Each round has random numbers of its own: the steps before and after know nothing of the change."""
+    parts = {
+        "schedule": SCHEDULE, "kernel": lv.LeimkuhlerMatthews(), "gradient": lv.ControlVariate(ANCHOR, order=2),
+        "subsample": lv.WithReplacement(2), "coordinates": WHITENED, "observables": None, "chains": 4, "seed": 3,
+        "anchor": ANCHOR, "weight_power": 1.0, "keep": 0, "layout": None, "guard": 1,
+    }  # fmt: skip
+    growing = Run(prepare(TARGET, DATA, THETA_0, **parts))
+    growing.advance(150)
+    growing.rounds = (3, 3, 3)
+    growing.advance(320)
+    longer = growing.ledger()
+    assert longer.cost == 4 * (150 * 2 + 170 * 6)
+    short = run(lv.WithReplacement(2), num_steps=144)
+    assert_array_equal(longer.values["theta"][:, :9], short.values["theta"])
+
+
+def test_a_host_gather_changes_no_bit(monkeypatch):
+    """Rows of the guard's rounds come from counters too, so that the host can gather those of the bulk."""
+    here = run(lv.WithReplacement(2), guard=20, num_steps=300, keep=64)
+    monkeypatch.setattr("langevin.engine.setup.FROM_BYTES", 0)
+    gathered = run(lv.WithReplacement(2), guard=20, num_steps=300, keep=64)
+    assert here.cost > 4 * 300 * 2
+    assert_array_equal(here.values["theta"], gathered.values["theta"])
+    assert_array_equal(here.draws.grad, gathered.draws.grad)
+    assert_array_equal(here.visits, gathered.visits)
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"anchor": None}, "whiten=True needs an anchor"),
+        ({"anchor": None}, "needs the anchor too"),
         ({"guard": 0}, "guard must be an integer of at least 1"),
-        ({"whiten": False, "guard": 5}, "guard must be 1 without whiten"),
+        ({"coordinates": None, "guard": 5}, "guard must be 1 unless coordinates are whitened"),
+        ({"coordinates": "whitened"}, "coordinates must be lv.Whitened"),
+        ({"coordinates": Preconditioned.by(np.ones(2))}, "coordinates must be of dimension 3"),
         ({"layout": "wide"}, "layout must be 'chain'"),
-        ({"kernel": lv.MALA(), "subsample": None}, "a kernel without accept-reject"),
     ],
 )
 def test_bad_arguments_are_refused(changed, message):
     given = {
         "schedule": SCHEDULE, "num_steps": 16, "gradient": lv.Minibatch(), "subsample": lv.WithReplacement(5),
-        "anchor": ANCHOR, "whiten": True, "progress": False,
+        "anchor": ANCHOR, "coordinates": WHITENED, "progress": False,
     }  # fmt: skip
     with pytest.raises(ValueError, match=message):
         lv.run(TARGET, DATA, THETA_0, **(given | changed))

@@ -43,7 +43,7 @@ def judge(
     too_few_batches: fewer than 4, or batches that remember each other: shorter than 5 relaxation times where
     the anchor tells, or correlated (each value by itself, Bonferroni). bias_dominates: `beyond`.
     gradient_noise: the noise makes the sd half as large again, or `reused` minibatches make more than 2% of
-    the variance under the correction; where exact gradients do that, it means `not_gaussian`. transient: see
+    the variance under the correction; where exact gradients do that, it means `heavy_tails`. transient: see
     `errorbars.transient`, and chains that are `stuck`. rare_excursions: a kurtosis so high that the degrees of freedom
     stand at their floor of 3, where one batch makes the bar; unless the bar is `negligible` for the posterior.
     """
@@ -66,7 +66,7 @@ def judge(
         "gradient_noise": inflated if noisy else False,
         "transient": (errorbars.transient(means, batches.omega, batches.step, trend) if settling else False) | stuck,
         "uncorrected": uncorrected,
-        "not_gaussian": False if noisy else inflated,
+        "heavy_tails": False if noisy else inflated,
         "rare_excursions": (spread.kurtosis > kurtosis) & ~negligible,
     }
     codes = np.full(spread.stderr.shape, STATUSES.index("ok"))

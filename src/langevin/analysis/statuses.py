@@ -40,6 +40,12 @@ ALL = (
         bar=False,
     ),
     Status(
+        "heavy_tails",
+        "the chains spend more of their steps far out than a Gaussian would: the posterior has heavier tails than its "
+        "approximation, or the steps are too large for it",
+        "Reparametrise, or use NUTS.",
+    ),
+    Status(
         "too_few_batches",
         "the run is too short for its error bars, or its batches remember each other",
         "Extend the run.",

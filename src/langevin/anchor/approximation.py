@@ -32,6 +32,12 @@ class Anchor:
     likelihood parts are None for a target without data. `gradient_norm` is |L' grad log pi(theta)|: about the distance
     to the mode in posterior standard deviations. `positive` is False where the Hessian was not positive definite and
     something positive stands in for it. `cost` counts datum visits.
+
+    Example:
+        >>> import langevin as lv
+        >>> anchor = lv.laplace(lv.Target(lambda t: -2.0 * (t - 1.0) ** 2), None, 0.0)
+        >>> float(anchor.mode), anchor.covariance.tolist(), anchor.converged
+        (1.0, [[0.25]], True)
     """
 
     theta: np.ndarray

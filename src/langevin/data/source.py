@@ -1,13 +1,14 @@
-"""Data in memory: a checked pytree of arrays with a common leading axis."""
+"""Data as runs see them: rows of a pytree of arrays with a common leading axis, checked once."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
 from zlib import crc32
 
 import jax
 import numpy as np
 
-from langevin.data.prefetch import aligned
+from langevin.data.memory import aligned, aligned_copy, aligned_empty
 
 PyTree = Any
 
@@ -16,12 +17,54 @@ PyTree = Any
 _SHUFFLE_SEED = 0
 
 
+@runtime_checkable
+class DataSource(Protocol):
+    """N observations, wherever they are kept. Rows that the host gathers come from `take` and `slice`."""
+
+    @property
+    def num_data(self) -> int:
+        """N."""
+
+    @property
+    def arrays(self) -> PyTree:
+        """All the data as host arrays, which may be maps of a file: C-contiguous, float32 or integers."""
+
+    @property
+    def bytes(self) -> int:
+        """What the arrays would take in memory."""
+
+    @property
+    def fingerprint(self) -> tuple:
+        """(shape, dtype, checksum) of each leaf, whatever its layout in memory; the checksum covers every row."""
+
+    def take(self, rows: np.ndarray, out: PyTree = None) -> PyTree:
+        """Host arrays of the named rows, written into the arrays of `out` if they are given."""
+
+    def slice(self, start: int, stop: int) -> PyTree:
+        """Host arrays of rows start ... stop-1."""
+
+    def aligned(self) -> PyTree:
+        """All the data as host arrays that a CPU device takes over without a copy."""
+
+    def shuffled(self, repeated: int) -> PyTree:
+        """A shuffled copy with its first `repeated` rows again at the end, aligned as well."""
+
+
 @dataclass(frozen=True, eq=False)
-class DataSource:
+class ArraySource:
     """N observations as a pytree of NumPy or JAX arrays with a common leading axis, checked once.
 
-    Floating-point leaves are rounded to float32 (no copy if they are already); integers and booleans stay. Wrap large
-    data once and pass the source to several runs: the check for NaN reads every number.
+    Floating-point leaves are rounded to float32, integers and booleans stay; data that need no conversion are not
+    copied, maps of a file included, so do not change them afterwards. Wrap large data once and pass the source to
+    several runs: the check for NaN and the fingerprint read every number.
+
+    Example:
+        >>> import numpy as np, langevin as lv
+        >>> source = lv.DataSource.of({"x": np.ones((3, 2)), "y": np.array([0, 1, 1])})
+        >>> source.num_data, source.bytes
+        (3, 36)
+        >>> source.take(np.array([2, 0]))["y"]
+        array([1, 0], dtype=int32)
     """
 
     arrays: PyTree
@@ -29,7 +72,7 @@ class DataSource:
     _shuffled: dict[int, PyTree] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, data: PyTree) -> "DataSource":
+    def of(cls, data: PyTree) -> "ArraySource":
         """Checks and wraps; raises ValueError on ragged, empty, non-numeric or non-finite data."""
         paths = jax.tree_util.tree_leaves_with_path(data)
         treedef: Any = jax.tree.structure(data)
@@ -48,39 +91,53 @@ class DataSource:
             raise ValueError("data must hold at least one observation, got 0 rows.")
         if num_data >= 2**30:
             raise ValueError(f"data must hold fewer than 2^30 observations in memory, got {num_data}.")
-        return cls(treedef.unflatten([aligned(leaf) for leaf in leaves]), num_data)
+        return cls(treedef.unflatten(leaves), num_data)
 
     @property
     def bytes(self) -> int:
-        """Memory that the arrays take."""
+        """See `DataSource.bytes`."""
         return sum(leaf.nbytes for leaf in jax.tree.leaves(self.arrays))
 
-    @property
+    @cached_property
     def fingerprint(self) -> tuple:
-        """What tells these data from others at little cost: shapes and a checksum of some rows spread over them."""
-        some = np.linspace(0, self.num_data - 1, min(self.num_data, 64)).astype(int)
+        """See `DataSource.fingerprint`. Cost: one pass over the data, the first time."""
         leaves = jax.tree.leaves(self.arrays)
-        return tuple(
-            (leaf.shape, str(leaf.dtype), crc32(np.ascontiguousarray(leaf[some]).tobytes())) for leaf in leaves
-        )
+        return tuple((leaf.shape, str(leaf.dtype), crc32(leaf.reshape(-1).view(np.uint8))) for leaf in leaves)
+
+    def take(self, rows: np.ndarray, out: PyTree = None) -> PyTree:
+        """See `DataSource.take`."""
+        if out is None:
+            return jax.tree.map(lambda leaf: leaf.take(rows, axis=0), self.arrays)
+        # mode="clip" skips the bounds check that would make `take` work through a temporary copy.
+        return jax.tree.map(lambda leaf, to: leaf.take(rows, axis=0, out=to, mode="clip"), self.arrays, out)
+
+    def slice(self, start: int, stop: int) -> PyTree:
+        """See `DataSource.slice`."""
+        return jax.tree.map(lambda leaf: leaf[start:stop], self.arrays)
+
+    def aligned(self) -> PyTree:
+        """See `DataSource.aligned`; what must be copied is copied once and kept."""
+        return self._aligned
+
+    @cached_property
+    def _aligned(self) -> PyTree:
+        return jax.tree.map(aligned, self.arrays)
 
     def shuffled(self, repeated: int) -> PyTree:
-        """A shuffled copy with its first `repeated` rows again at the end; made once and kept."""
+        """See `DataSource.shuffled`; made once and kept."""
         if repeated not in self._shuffled:
             order = np.random.default_rng(_SHUFFLE_SEED).permutation(self.num_data)
             wrapped = np.concatenate([order, order[:repeated]])
+            room = jax.tree.map(lambda leaf: aligned_empty((len(wrapped), *leaf.shape[1:]), leaf.dtype), self.arrays)
             self._shuffled.clear()
-            self._shuffled[repeated] = jax.tree.map(lambda leaf: aligned(leaf.take(wrapped, axis=0)), self.arrays)
+            self._shuffled[repeated] = self.take(wrapped, out=room)
         return self._shuffled[repeated]
-
-    def slice(self, start: int, stop: int) -> PyTree:
-        """Rows start ... stop-1."""
-        return jax.tree.map(lambda leaf: leaf[start:stop], self.arrays)
 
 
 def as_source(data: PyTree) -> DataSource:
     """The data as a DataSource; one that is already a source passes through unchecked."""
-    return data if isinstance(data, DataSource) else DataSource.of(data)
+    # Arrays first: Python 3.11 evaluates the properties of what it compares with a protocol, and a fingerprint costs.
+    return data if isinstance(data, (ArraySource, DataSource)) else ArraySource.of(data)
 
 
 def _checked(leaf: Any, name: str) -> np.ndarray:
@@ -94,22 +151,31 @@ def _checked(leaf: Any, name: str) -> np.ndarray:
         raise ValueError(
             f"{name} must be numeric, got dtype {array.dtype}. Encode categories as integers or indicator columns."
         )
-    if array.dtype.kind == "f":
-        # max and min carry NaN and infinity through in one pass each, without a temporary of the data's size.
-        if array.size and not (np.isfinite(array.max()) and np.isfinite(array.min())):
-            bad = np.flatnonzero(~np.isfinite(array.reshape(array.shape[0], -1)).all(axis=1))
-            raise ValueError(
-                f"{name} must be finite, got NaN or infinity in {bad.size} of {array.shape[0]} rows, "
-                f"first in row {bad[0]}. Drop or impute these rows."
-            )
-        # Rounding can overflow: 1e300 is finite in float64 only.
-        with np.errstate(over="ignore"):
-            narrow = array.astype(np.float32, copy=False)
-        if narrow is not array and not np.isfinite(narrow).all():
-            raise ValueError(f"{name} must fit in float32 (below 3.4e38), got {np.abs(array).max()}. Rescale it.")
-        return narrow
-    if array.dtype.itemsize > 4:
-        if array.size and (array.max() >= 2**31 or array.min() < -(2**31)):
-            raise ValueError(f"{name} must fit in int32, got {np.abs(array).max()}. Recode identifiers as 0, 1, 2, ...")
-        return array.astype(np.int32)
-    return array
+    dtype = array.dtype.newbyteorder("=")
+    if dtype.kind == "f":
+        dtype = np.dtype(np.float32)
+        _check_floats(array, name)
+    elif dtype.itemsize > 4:
+        dtype = np.dtype(np.int32)
+        least, most = int(array.min(initial=0)), int(array.max(initial=0))
+        if most >= 2**31 or least < -(2**31):
+            raise ValueError(f"{name} must fit in int32, got {max(most, -least)}. Recode identifiers as 0, 1, 2, ...")
+    # NumPy's `take` copies all of an array that is not contiguous, every time.
+    ready = array.dtype == dtype and array.flags.c_contiguous and array.flags.aligned
+    return array if ready else aligned_copy(array, dtype)
+
+
+def _check_floats(array: np.ndarray, name: str) -> None:
+    # max and min carry NaN and infinity through in one pass each, without a temporary of the data's size.
+    least, most = array.min(initial=0), array.max(initial=0)
+    if not (np.isfinite(least) and np.isfinite(most)):
+        bad = np.flatnonzero(~np.isfinite(array.reshape(array.shape[0], -1)).all(axis=1))
+        raise ValueError(
+            f"{name} must be finite, got NaN or infinity in {bad.size} of {array.shape[0]} rows, "
+            f"first in row {bad[0]}. Drop or impute these rows."
+        )
+    # Rounding can overflow: 1e300 is finite in float64 only.
+    largest = max(-least, most)
+    with np.errstate(over="ignore"):
+        if not np.isfinite(np.float32(largest)):
+            raise ValueError(f"{name} must fit in float32 (below 3.4e38), got {largest}. Rescale it.")

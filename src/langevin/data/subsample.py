@@ -55,7 +55,7 @@ class Subsample:
 
     def prepare(self, source: DataSource) -> Any:
         """The host arrays in the order in which `walk`, `rows` and `batch` count them."""
-        return source.arrays
+        return source.aligned()
 
     def origin(self, m: int, num_data: int) -> tuple[np.uint32, ...]:
         """Host integers that locate step m + 1 in the sampler's own order; none for independent draws."""
@@ -95,6 +95,10 @@ class WithReplacement(Subsample):
     Up to 4096 data two indices come from one 64-bit block (high words left and right, low words right * K and left * K)
     and travel packed in one word. Each keeps its exact law; the low word matters with probability N / 2^32 and K hides
     what the two share, so that the pair is within 1e-10 of independent in total variation.
+
+    Example:
+        >>> WithReplacement(10).size(num_data=1000)
+        10
     """
 
     def draw(self, key, first, offset, origin, num_steps, num_data):
@@ -130,6 +134,11 @@ class WithoutReplacement(_AtMostAllData):
 
     Floyd's algorithm: for j = 0 ... n-1 draw t uniform on 0 ... N-n+j and take t, or N-n+j if t was taken before.
     Cost: n threefry blocks and n^2/2 comparisons a step, vectorised over steps and chains.
+
+    Example:
+        >>> WithoutReplacement(10).check(num_data=5)
+        Traceback (most recent call last):
+        ValueError: batch_size must be at most the number of data N=5 for WithoutReplacement, got 10. ...
     """
 
     def draw(self, key, first, offset, origin, num_steps, num_data):
@@ -160,6 +169,11 @@ class Epochs(_AtMostAllData):
     followed by a uniform rotation, which makes the marginal law of every draw exactly uniform. Cost: about 7 hashes a
     datum, no memory. Do not combine with the Poisson correction of plain gradients: their errors are then correlated
     with the state.
+
+    Example:
+        >>> epoch, item = Epochs(10).origin(m=7, num_data=25)  # where step 8 begins
+        >>> int(epoch), int(item)
+        (2, 20)
     """
 
     iid: ClassVar[bool] = False
@@ -220,6 +234,11 @@ class Blocks(_AtMostAllData):
 
     Independent over steps given the shuffle, marginals exactly uniform. One contiguous read a step: the fast choice
     when the data are much larger than the caches. Cost: one threefry block a step and one shuffled copy of the data.
+
+    Example:
+        >>> import langevin as lv
+        >>> Blocks(3).prepare(lv.DataSource.of(np.arange(1000))).shape
+        (1002,)
     """
 
     gathers: ClassVar[bool] = False
@@ -247,7 +266,12 @@ class Blocks(_AtMostAllData):
 
 @dataclass(frozen=True)
 class Full(Subsample):
-    """All the data in every step: the exact gradient. Cost: N datum visits a step, no randomness."""
+    """All the data in every step: the exact gradient. Cost: N datum visits a step, no randomness.
+
+    Example:
+        >>> Full().size(num_data=1000)
+        1000
+    """
 
     batch_size: int = 1
 

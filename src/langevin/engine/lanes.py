@@ -41,18 +41,19 @@ class Group:
         self.at, self.num_chains = np.minimum(wanted, chains - 1), int(np.sum(wanted < chains))
         self.call, self.program = prepared, prepared.program
         self.keys = {name: key[self.at] for name, key in prepared.keys.items()}
+        self._advance = device.advance_soon if prepared.short else device.advance
         self.carry: Carry | None = None
         self.gather: HostGather | None = None
         self.ahead: tuple[Any, PyTree] = (None, None)
         if self.program.host_gather:
             rows = size * self.program.capacity * self.program.batch_size
-            self.gather = HostGather(prepared.host_arrays, rows)
+            self.gather = HostGather(prepared.host_source, rows)
 
     def start(self, settings: int) -> None:
         """The state before the first transition."""
         with jax.enable_x64(False):
             parts, starts = self.call.parts, self.call.starts[self.at]
-            self.place(device.initial_carry(self.program, parts, self.keys, starts, np.zeros(settings, np.float32)))
+            self.place(device.initial_carry(self.program, parts, self.keys, starts, settings))
 
     def place(self, carry: Carry) -> None:
         """Takes over a carry, bound to the device of the data: one that is free to move would be compiled for anew."""
@@ -74,7 +75,7 @@ class Group:
                 here = here._replace(gathered=self._gathered(m, block.rounds))
                 # The device answers in order: these row numbers must be asked for before it starts on the block.
                 ahead = None if following is None else self._rows(following, block.rounds)
-            self.carry, output = device.advance(self.program, self.call.parts, self.keys, here, self.carry)
+            self.carry, output = self._advance(self.program, self.call.parts, self.keys, here, self.carry)
             if self.gather is not None and following is not None:
                 self.ahead = ((following, tuple(block.rounds)), self.gather(np.asarray(ahead)))
             jax.block_until_ready(output)

@@ -63,7 +63,8 @@ class Prepared:
     cost_per_step: int
     guard: int
     keep: int
-    host_arrays: PyTree
+    host_source: Any
+    short: bool
     manifest: Manifest
 
 
@@ -85,8 +86,9 @@ def prepare(
     keep: int,
     layout: str | None,
     guard: int,
+    short: bool = False,
 ) -> Prepared:
-    """Checks the arguments of `run` and builds its program."""
+    """Checks the arguments of `run` and builds its program; for a `short` run, compiling counts more than speed."""
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     require(isinstance(schedule, Schedule), "schedule", schedule, "a step-size law", "lv.Polynomial(a=1.0, b=50.0)")
     number = isinstance(weight_power, (int, float)) and 0 < weight_power < np.inf
@@ -130,7 +132,8 @@ def prepare(
         cost_per_step=_cost(program, kernel, gradient),
         guard=guard,
         keep=keep,
-        host_arrays=source if source is not None and program.host_gather else None,
+        host_source=source if program.host_gather else None,
+        short=short,
         manifest=Manifest(
             target,
             source,
@@ -223,7 +226,7 @@ def _keys(program: Program, coordinates: Coordinates, chains: np.ndarray, seed: 
 
 def _parts(program, source, kernel, gradient, coordinates, anchor, centre) -> tuple[Parts, dict[str, Column]]:
     # What the guard reads beside the rows that the host gathers stays where it is: on a CPU nothing is copied.
-    data = None if source is None or (program.host_gather and not program.rounds) else source.arrays
+    data = None if source is None or (program.host_gather and not program.rounds) else source.aligned()
     if program.subsample is not None and not program.host_gather:
         data = program.subsample.prepare(source)
     references = [o.reference(program.layout, centre, anchor) for _, o in program.observables]

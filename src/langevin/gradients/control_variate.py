@@ -20,6 +20,14 @@ class ControlVariate:
     with g_i the gradient of one log likelihood and a the anchor (`lv.laplace`). One `jvp` of g_i at a gives both parts:
     no N x d table is stored. Cost: n datum visits. Whitened noise variance about d/n (order 1) and of order 1/(N n)
     (order 2): far from the anchor it can exceed that of the plain gradient.
+
+    Example:
+        >>> import langevin as lv
+        >>> model = lv.models.LinearGaussian.simulate(seed=1)
+        >>> anchor = lv.laplace(model.target, model.data, 0.0)
+        >>> one = lv.ControlVariate(anchor, order=2).term(lambda t: model.target.log_likelihood(t, 3.0), 1.0)
+        >>> abs(float(one)) < 1e-6  # a Gaussian likelihood leaves no remainder
+        True
     """
 
     anchor: Anchor

@@ -94,6 +94,18 @@ class CustomGradient(Protocol):
 
     `draw(key)`: a JAX key to any pytree, independent from step to step. `estimate(theta, data, u)`: a pytree like theta
     with mean grad log pi(theta) over u. `cost(num_data)`: datum visits of one estimate. Hashable or a pytree.
+
+    Example:
+        >>> import jax, langevin as lv
+        >>> class Noisy:
+        ...     def draw(self, key):
+        ...         return jax.random.normal(key)
+        ...     def estimate(self, theta, data, u):
+        ...         return -theta + u
+        ...     def cost(self, num_data):
+        ...         return 1
+        >>> isinstance(Noisy(), lv.CustomGradient)
+        True
     """
 
     def draw(self, key: Array) -> PyTree:

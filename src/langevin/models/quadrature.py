@@ -25,6 +25,11 @@ class Truth:
     relative to the root mean square of what is averaged. It measures the coarser rule; the moments are those
     of the finer one, which is better.
     order: nodes per axis of the finer rule.
+
+    Example:
+        >>> truth = posterior_moments(lambda t: -2.0 * t[:, 0] ** 2, np.zeros(1), np.eye(1))
+        >>> truth.sd.round(6), truth.error < 1e-6
+        (array([0.5]), True)
     """
 
     mean: Floats

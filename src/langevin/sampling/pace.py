@@ -35,7 +35,7 @@ class Pace:
             goal, reason = self._next_goal()
             if goal <= self.run.m:
                 return reason
-            self._set_batch_size(goal)
+            self.set_batch_size(goal)
             # A run without a single row would have nothing to say.
             self.run.advance(goal, progress=progress, deadline=deadline if self.run.m else None)
             if stop_requested():
@@ -43,14 +43,19 @@ class Pace:
             if deadline is not None and monotonic() > deadline:
                 return "time_limit"
 
-    def _set_batch_size(self, goal: int) -> None:
+    def set_batch_size(self, goal: int) -> None:
         """Data a step for a run of `goal` steps: minibatches of one shape, as many of them as it takes."""
         rules = self.plan.rules
         if not rules.num_data or self.batch_size == rules.num_data:
             return
-        self.batch_size = rules.in_rounds(rules.batch_size(float(goal * len(self.plan.chains))))
+        self.batch_size = self._size(goal)
         rounds, guard = self.batch_size // rules.chunk, rules.guard(self.batch_size)
         self.run.rounds = (rounds, rounds * int(np.ceil(np.sqrt(guard))), rounds * guard)
+
+    def _size(self, goal: int) -> int:
+        """Batch size for a run of `goal` steps; it never shrinks."""
+        size = self.plan.rules.batch_size(float(goal * len(self.plan.chains)))
+        return max(self.batch_size, self.plan.rules.in_rounds(size))
 
     def _next_goal(self) -> tuple[int, str]:
         """Steps to go to, a whole number of rows, and the limit that says so."""
@@ -72,9 +77,7 @@ class Pace:
         size = self.batch_size
         if rules.num_data and size < rules.num_data:
             # What is left, with the size that a run of that length asks for.
-            for _ in range(3):
-                goal = self.run.m + self._affordable(room, size, chains)
-                size = rules.in_rounds(rules.batch_size(float(goal * chains)))
+            size = self._size(self.run.m + self._affordable(room, size, chains))
         return self.run.m + self._affordable(room, size, chains)
 
     def _affordable(self, room: float, size: int, chains: int) -> int:

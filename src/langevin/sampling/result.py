@@ -143,8 +143,12 @@ class Result:
         return worse(np.asarray(self.mean.status), self.sd.status).item()
 
     def quantiles(self, probabilities: ArrayLike = (0.025, 0.5, 0.975)) -> Estimate:
-        """Posterior quantiles (probabilities, d) from the weighted draws; indicators have no correction."""
-        return self._judged(quantiles(self.ledger, probabilities))
+        """Posterior quantiles (probabilities, d), each with its error bar, from every step of the run.
+
+        Beyond 64 parameters from the kept draws, and without a correction.
+        """
+        corrected, raw = (quantiles(self.ledger, probabilities, method) for method in ("corrected", "raw"))
+        return self._judged(quieter(corrected, raw))
 
     def expectation(self, phi: Callable[..., Any], data: PyTree = None) -> Estimate:
         """Posterior expectation of phi(theta), any JAX function with values in an array, with its own error bar.

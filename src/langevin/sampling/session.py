@@ -108,6 +108,7 @@ class Session:
             keep=int(np.clip(_KEPT_FLOATS // (rules.dimension * len(plan.chains)), 16, _KEPT_DRAWS)),
             layout=None,
             guard=1,
+            short=True,
         )
 
     def spend(self, budget: Budget, began: float, progress: bool | None) -> "Session":

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from langevin.analysis.statuses import BY_WORD
 from langevin.anchor import Anchor
 from langevin.engine.program import BASE_ROW
 from langevin.pilot import Pilot
@@ -25,19 +26,18 @@ _MOST_INFLATION = 0.01
 
 @dataclass(frozen=True)
 class Trouble:
-    """A status and a sentence; `refused` when no interval should be given at all."""
+    """A status and a sentence about what was seen."""
 
     status: str
     text: str
-    refused: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """Whether no interval is given at all."""
+        return not BY_WORD[self.status].bar
 
 
-_CUT = Trouble(
-    "not_gaussian",
-    "the density is zero at points that the chains can reach: a hard bound cuts the posterior, and gradients cannot "
-    "see it. Transform the parameter so that it is free (log for a positive one, logit for one in an interval).",
-    refused=True,
-)
+_CUT = Trouble("hard_bound", f"{BY_WORD['hard_bound'].meaning}. {BY_WORD['hard_bound'].remedy}")
 
 
 def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps: int | None) -> tuple[Trouble, ...]:
@@ -50,7 +50,6 @@ def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps
                 f"{survey.elsewhere} of {survey.num_starts} starts, spread {reach(survey)} posterior sds about the "
                 f"mode, climbed to another mode, e.g. {_point(survey.modes[0])}: the chains describe the one at "
                 f"{_point(anchor.theta)} only. Reparametrise, or use a sampler made for several modes.",
-                refused=True,
             )
         )
     if not anchor.converged:
@@ -59,7 +58,6 @@ def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps
                 "not_gaussian",
                 "the optimiser did not reach a proper mode, so the anchor is only a point of high density. "
                 "Start closer, or use stronger priors.",
-                refused=True,
             )
         )
     if pilot.outside > 0:
@@ -71,7 +69,6 @@ def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps
                 f"the posterior is far from its Gaussian approximation: importance sampling from that keeps "
                 f"{pilot.ess:.1%} of its draws effective, and {LEAST_ESS:.0%} is the least that is accepted. "
                 f"Reparametrise (non-centred, log scale), or use NUTS.",
-                refused=True,
             )
         )
     if num_steps is not None and num_steps + BASE_ROW <= rules.least_steps:
@@ -96,7 +93,7 @@ def after(ledger: "Ledger", survey: Survey, rules: Rules, batch_size: int, outsi
         if share > _MOST_FAR and visits > _FEW_VISITS:
             found.append(
                 Trouble(
-                    "not_gaussian",
+                    "heavy_tails",
                     f"the chains were in the far tail in {share:.1%} of their steps, where a Gaussian is in 0.01%: the "
                     f"posterior has heavier tails than its approximation, or the steps are too large for it. "
                     f"Reparametrise, or use NUTS.",
@@ -109,7 +106,6 @@ def after(ledger: "Ledger", survey: Survey, rules: Rules, batch_size: int, outsi
                     f"far from the mode, where the chains never went, the density is still high enough to matter (one "
                     f"draw there stands for {survey.far:.2g} times the variance of the approximation): heavy tails, or "
                     f"a wide component beneath the mode. Reparametrise, or use NUTS.",
-                    refused=True,
                 )
             )
     inflation = rules.inflation(float(ledger.sum_delta2.sum() / ledger.sum_delta.sum()), batch_size)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from langevin.analysis.statuses import BY_WORD
 from langevin.analysis.value import plus_minus
 from langevin.sampling.rules import GUARD_FACTOR, Rules
 from langevin.sampling.troubles import reach
@@ -97,7 +98,7 @@ def _verdict(result: "Result") -> list[str]:
     said = [f"- {trouble.status}: {trouble.text}" for trouble in result.troubles]
     named = {trouble.status for trouble in result.troubles}
     found = {*result.mean.statuses.tolist(), *result.sd.statuses.tolist()} - named - {"ok"}
-    said += [f"- {status}: {MEANINGS[status]}" for status in sorted(found)]
+    said += [f"- {word}: {BY_WORD[word].meaning}. {BY_WORD[word].remedy}" for word in sorted(found)]
     return [*lines, f"{head}:", *said]
 
 
@@ -117,17 +118,6 @@ def _missed(result: "Result") -> list[str]:
     ended = {"precision out of reach": "more steps would not help", "passes": "the passes are spent"}
     why = ended.get(result.session.stopped, "time is up" if result.session.stopped == "time_limit" else "interrupted")
     return [f"The precision of {wanted:g} posterior sds was not reached, {why}: the widest interval has {reached:.2g}."]
-
-
-MEANINGS = {
-    "several_modes": "the posterior has several modes, and the chains describe one.",
-    "too_few_batches": "the run is too short for its error bars, or its batches remember each other. Extend it.",
-    "bias_dominates": "the estimated bias is larger than the standard error. Steps fall as a run goes on: extend it.",
-    "gradient_noise": "the minibatch noise widens the chain too much. Larger minibatches or a better anchor.",
-    "transient": "the first batch differs from the others: the chains had not settled. Extend the run.",
-    "uncorrected": "no correction applies: these values keep the bias of the chain, which is not known.",
-    "not_gaussian": "a few batches make up the error bar: rare excursions rule it. Extend the run.",
-}
 
 
 def describe_plan(plan: "Plan") -> str:

@@ -189,6 +189,10 @@ class Constant(_PowerLaw):
     """Steps delta_m = value for every m: the bias, of order delta, does not vanish as m grows.
 
     Cost: none. Assumes value > 0. The field is `value` because `delta` is the method that every schedule has.
+
+    Example:
+        >>> float(Constant(0.5).T_m(10))
+        5.0
     """
 
     value: Parameter
@@ -208,6 +212,10 @@ class Custom(Schedule):
     """Steps delta_m = function(m), for a NumPy function of a float64 array of m that returns as many steps.
 
     Cost: one call an array; sums loop over all m. Assumes that the function is pure and its values positive.
+
+    Example:
+        >>> Custom(lambda m: 1 / m).delta([1, 2, 4]).tolist()
+        [1.0, 0.5, 0.25]
     """
 
     function: Callable[[Array], Array] = field(metadata={"static": True})

@@ -2,8 +2,8 @@
 
 from langevin.theory.coupling import DiffusionLimit, diffusion_limit
 from langevin.theory.gaussian import AverageLaw, Cumulants, LinearGaussianLaw
-from langevin.theory.generator import generator, laplacian
 from langevin.theory.lyapunov import Failure, Stability, stability
+from langevin.theory.operators import generator, laplacian
 from langevin.theory.poisson import PoissonSolution, known_solution, local_bias, solve_poisson
 
 __all__ = [

@@ -124,7 +124,7 @@ class Surroundings:
             index = np.arange(-(-N // rows) * rows).reshape(-1, rows)
             weight = (index < N).astype(np.float64)
             index = np.minimum(index, N - 1)
-            self._chunks.append((jax.tree.map(lambda leaf: leaf[index], self.source.arrays), weight))
+            self._chunks.append((self.source.take(index), weight))
         return self._chunks[0]
 
 

@@ -39,6 +39,12 @@ class Failure:
     """A condition ("noise", "size" or "drift") that fails, how (a key of `WORDS`), and on which line.
 
     The line is theta_0 + shift + r * direction, |direction| = 1.
+
+    Example:
+        >>> import langevin as lv
+        >>> failure = lv.theory.stability(lv.Target(lambda t: -(t**4)), None, 0.0).failures[0]
+        >>> failure.condition, failure.kind
+        ('size', 'overshoot')
     """
 
     condition: str
@@ -62,6 +68,12 @@ class Stability:
     |grad V|^2 + |grad log pi|^2 <= C_size V and 1/2 <grad V, grad log pi> <= -alpha V + beta. `directions` and
     `shifts`, 0 for most, have shape (lines, d); `radii`, `V`, `drift` = 1/2 <grad V, grad log pi>, `size` = |grad V|^2
     + |grad log pi|^2 and `noise` = (E|H|^(2 p_H))^(1/p_H) shape (lines, radii), nan from where a line is not finite.
+
+    Example:
+        >>> import langevin as lv
+        >>> found = lv.theory.stability(lv.Target(lambda t: -0.5 * t**2), None, 0.0)
+        >>> found.holds, found.alpha > 0
+        (True, True)
     """
 
     failures: tuple[Failure, ...]

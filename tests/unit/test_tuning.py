@@ -4,8 +4,6 @@ Three tests judge random numbers: five scores that must pass, at the 1e-10 point
 1e-9 each, nine controls that must fail by the same limit, and a covariance at seven standard errors, 1e-11.
 """
 
-import importlib
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,15 +11,14 @@ from numpy.testing import assert_allclose
 from scipy.special import ndtri
 
 import langevin as lv
+from langevin import tuning
 from langevin.paper import fig5, logistic_law, problems
 from langevin.paper import logistic_runs as runs
 from langevin.paper.replicates import standard_error
 from langevin.theory import linearised
 from langevin.theory.linearised import plug_in_law, variance_constants
-from langevin.tune import tune
+from langevin.tuning import tune
 
-# The module, whose name the package gives to the function.
-tuning = importlib.import_module("langevin.tune")
 LIMIT = -ndtri(1e-10)
 
 

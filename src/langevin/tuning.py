@@ -42,6 +42,13 @@ class Tuned:
     num_steps=tuned.num_steps, chains=tuned.chains)`. `bias` and `variance`, one a parameter, are those of the estimated
     posterior variance, over the posterior variance and over its square; `mean_mse` is the mean squared error of the
     estimated posterior mean over the posterior variance. `cost` counts the datum visits of the pilot.
+
+    Example:
+        >>> import langevin as lv
+        >>> model = lv.models.LinearGaussian.simulate(seed=1)
+        >>> tuned = lv.tune(model.target, model.data, 0.0, passes=100, batch_size=10)
+        >>> tuned.passes, tuned.num_steps, tuned.schedule.alpha == 1 / 3
+        (100.0, 1000, True)
     """
 
     schedule: Polynomial
@@ -126,9 +133,8 @@ def tune(
 
     Example:
         >>> import langevin as lv
-        >>> from langevin.tune import tune
         >>> model = lv.models.LinearGaussian.simulate(seed=1)
-        >>> tuned = tune(model.target, model.data, 0.0, passes=1000, batch_size=10)
+        >>> tuned = lv.tune(model.target, model.data, 0.0, passes=1000, batch_size=10)
         >>> tuned.num_steps, tuned.regime, round(tuned.predicted_mse, 3)
         (10000, 'balanced', 0.014)
     """
@@ -200,7 +206,7 @@ def _gradient_noise(target: Target, source: DataSource, anchor: Anchor, n: int, 
     rows = np.arange(N)
     if N > _MOST_ROWS:
         rows = np.sort(np.random.default_rng(seed).choice(N, _MOST_ROWS, replace=False))
-    some = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], source.arrays)
+    some = source.take(rows)
     grads = np.asarray(_datum_grads(target, anchor.layout, np.asarray(anchor.theta, np.float32), some), np.float64)
     spread = np.atleast_2d(np.cov(grads.T, bias=True))
     return N**2 / n * (N - n) / max(N - 1, 1) * spread, rows.size

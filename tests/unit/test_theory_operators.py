@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from langevin.theory.generator import DIRECTIONS, generator, laplacian
+from langevin.theory.operators import DIRECTIONS, generator, laplacian
 
 
 @pytest.fixture(autouse=True)

@@ -49,6 +49,10 @@ def laplacian(phi: Callable[[jax.Array], PyTree], theta: jax.Array) -> PyTree:
     """Laplacian of phi at the vector theta, entry by entry, as a sum of second derivatives along the axes.
 
     Cost: d forward-over-forward derivatives; memory that of `DIRECTIONS` evaluations of phi, whatever d is.
+
+    Example:
+        >>> float(laplacian(lambda v: jnp.sum(v**2), jnp.ones(3)))
+        6.0
     """
 
     def second(direction: jax.Array) -> PyTree:
