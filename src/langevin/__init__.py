@@ -16,12 +16,15 @@ from langevin.engine.adapt import adapt_step  # noqa: E402
 from langevin.engine.ledger import Ledger  # noqa: E402
 from langevin.engine.run import run  # noqa: E402
 from langevin.errors import AnchorError, Diverged  # noqa: E402
-from langevin.gradients import ControlVariate, CustomGradient, Minibatch  # noqa: E402
+from langevin.gradients import SAGA, SVRG, ControlVariate, CustomGradient, Minibatch  # noqa: E402
 from langevin.kernels import (  # noqa: E402
+    BAOAB,
     HMC,
     MALA,
     RWM,
+    SGHMC,
     SGLD,
+    UBU,
     AffineKernel,
     ExactKernel,
     Kernel,
@@ -45,10 +48,15 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "BAOAB",
     "HMC",
     "MALA",
     "RWM",
+    "SAGA",
+    "SGHMC",
     "SGLD",
+    "SVRG",
+    "UBU",
     "AffineKernel",
     "Anchor",
     "AnchorError",

@@ -1,6 +1,7 @@
 """What every gradient estimator promises. A new one is tested by adding a line to ESTIMATORS."""
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import jax
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 import langevin as lv
-from langevin.gradients import CustomGradient, DatumGradient
+from langevin.gradients import CustomGradient, DatumGradient, Posterior, StatefulGradient
+from langevin.target import Layout
 
 N, BATCH = 5, 2
 DATA = {"x": np.linspace(-1, 2, N).astype(np.float32), "count": np.array([0, 2, 1, 3, 1], np.int32)}
@@ -51,16 +53,28 @@ ESTIMATORS = {
     "minibatch": lv.Minibatch(),
     "control variate 1": lv.ControlVariate(ANCHOR, order=1),
     "control variate 2": lv.ControlVariate(ANCHOR, order=2),
+    "svrg": lv.SVRG(period=7),
+    "saga": lv.SAGA(),
     "custom": RandomDatum(),
 }
 every_estimator = pytest.mark.parametrize("gradient", ESTIMATORS.values(), ids=ESTIMATORS)
+# Datum visits of 20 steps, where they are not 20 minibatches: SVRG sees all data in the steps 1, 8 and 15.
+VISITS = {"svrg": 3 * N + 17 * BATCH, "saga": N + 20 * BATCH, "custom": 20}
 
 
 def estimates(gradient, theta):
-    """All values that the estimate can take, with equal probabilities."""
+    """All values that the estimate can take, with equal probabilities; given what three steps elsewhere left behind."""
     data = jax.tree.map(jnp.asarray, DATA)
     if isinstance(gradient, CustomGradient):
         return [gradient.estimate(theta, data, jnp.int32(u)) for u in range(N)]
+    if isinstance(gradient, StatefulGradient):
+        layout = Layout.of(THETA_0)
+        refresh = jax.jit(partial(gradient.refresh, Posterior(TARGET, layout, data, N)))
+        flat = layout.ravel(theta)
+        memory = gradient.remember(Posterior(TARGET, layout, data, N), flat + 1.0)
+        for rows in ([0, 1], [3, 3], [4, 1]):
+            _, memory, _ = refresh(memory, flat + 0.1 * rows[0] + 0.5, jnp.array(rows))
+        return [layout.unravel(refresh(memory, flat, jnp.array(s))[0]) for s in combinations(range(N), BATCH)]
     base = gradient.base(TARGET, theta)
     terms = jax.vmap(lambda datum: gradient.term(lambda t: log_likelihood(t, datum), theta))(data)
 
@@ -72,7 +86,7 @@ def estimates(gradient, theta):
 
 @every_estimator
 def test_belongs_to_exactly_one_protocol(gradient):
-    assert isinstance(gradient, DatumGradient) != isinstance(gradient, CustomGradient)
+    assert sum(isinstance(gradient, kind) for kind in (DatumGradient, StatefulGradient, CustomGradient)) == 1
 
 
 @every_estimator
@@ -102,14 +116,15 @@ def test_is_unbiased_over_all_it_can_draw(gradient, theta):
         jax.tree.map(lambda f, e: np.testing.assert_allclose(f, e, rtol=1e-12, atol=1e-12), found, exact)
 
 
-@every_estimator
-def test_runs_and_counts_its_cost(gradient):
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_runs_and_counts_its_cost(name):
+    gradient = ESTIMATORS[name]
     custom = isinstance(gradient, CustomGradient)
     ledger = lv.run(
         TARGET, DATA, THETA_0, gradient=gradient, subsample=None if custom else lv.WithoutReplacement(BATCH),
         schedule=lv.Constant(0.01), num_steps=20, chains=2, keep=8,
     )  # fmt: skip
-    assert ledger.cost == ledger.num_steps * len(ledger.chains) * (gradient.cost(N) if custom else BATCH)
+    assert ledger.cost == len(ledger.chains) * VISITS.get(name, 20 * BATCH)
     assert ledger.finite.all() and np.isfinite(ledger.draws.grad).all()
     assert ledger.names == ("shift[0]", "slope")
 

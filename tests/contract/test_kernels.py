@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import langevin as lv
+from langevin.kernels.protocol import noise_shape
 
 FALSE_ALARM = 1e-8
 
@@ -22,6 +23,9 @@ KERNELS = [
     # theta' = (1 - delta/2) theta + sqrt(delta) eta has the variance delta / (1 - (1 - delta/2)^2)
     Case(lv.SGLD(), lambda delta: 1 / (1 - delta / 4)),
     Case(lv.LeimkuhlerMatthews(), lambda delta: 1.0),
+    Case(lv.SGHMC(0.7), lambda delta: 1 / (1 - delta * np.tanh(0.35) / 4)),
+    Case(lv.BAOAB(0.7), lambda delta: 1.0),
+    Case(lv.UBU(0.7), lambda delta: (1 - delta * (1 / 0.7 - 1 / np.sinh(0.7)) / 2) / (1 - delta * np.tanh(0.35) / 4)),
     Case(lv.MALA(), lambda delta: 1.0),
     Case(lv.HMC(3), lambda delta: 1.0),
     Case(lv.RWM(), lambda delta: 1.0),
@@ -34,7 +38,7 @@ STANDARD_NORMAL = lv.Target(lambda t: -0.5 * jnp.dot(t, t))
 
 
 def is_exact(kernel):
-    return hasattr(kernel, "target_acceptance")
+    return isinstance(kernel, lv.ExactKernel)
 
 
 def one_step(kernel, theta, delta):
@@ -43,6 +47,7 @@ def one_step(kernel, theta, delta):
         density = jax.value_and_grad(lambda t: -0.5 * jnp.dot(t, t))
         state = kernel.init(density, theta)
         return state, kernel.step(density, state, eta, jnp.float32(-1.0), delta)
+    eta = jnp.broadcast_to(eta, noise_shape(kernel, theta.size))
     state = kernel.init(theta, eta)
     return state, kernel.step(state, -theta, eta, delta)
 

@@ -3,8 +3,12 @@
 from langevin.gradients.control_variate import ControlVariate
 from langevin.gradients.plain import Minibatch
 from langevin.gradients.protocol import AnchoredGradient, CustomGradient, DatumGradient, Posterior, StatefulGradient
+from langevin.gradients.saga import SAGA
+from langevin.gradients.svrg import SVRG
 
 __all__ = [
+    "SAGA",
+    "SVRG",
     "AnchoredGradient",
     "ControlVariate",
     "CustomGradient",

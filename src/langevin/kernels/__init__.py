@@ -1,10 +1,25 @@
 """Transition kernels: stochastic-gradient ones are maps of numbers, exact ones correct by accept-reject."""
 
+from langevin.kernels.baoab import BAOAB
 from langevin.kernels.hmc import HMC
 from langevin.kernels.leimkuhler_matthews import LeimkuhlerMatthews
 from langevin.kernels.mala import MALA
 from langevin.kernels.protocol import AffineKernel, ExactKernel, Kernel
 from langevin.kernels.rwm import RWM
+from langevin.kernels.sghmc import SGHMC
 from langevin.kernels.sgld import SGLD
+from langevin.kernels.ubu import UBU
 
-__all__ = ["HMC", "MALA", "RWM", "SGLD", "AffineKernel", "ExactKernel", "Kernel", "LeimkuhlerMatthews"]
+__all__ = [
+    "BAOAB",
+    "HMC",
+    "MALA",
+    "RWM",
+    "SGHMC",
+    "SGLD",
+    "UBU",
+    "AffineKernel",
+    "ExactKernel",
+    "Kernel",
+    "LeimkuhlerMatthews",
+]
