@@ -262,7 +262,7 @@ class Run:
 
     @property
     def visits(self) -> float:
-        """Datum visits so far, of all chains of one schedule setting; in the open row as many as a step has at least."""
+        """Datum visits so far, of all chains of one schedule setting; in the open row at least."""
         return self.books.spent + (self.m - self.books.rows.m) * self.call.cost_per_step * len(self.call.chains)
 
     def _carry(self) -> Carry:
