@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from langevin.engine.flags import request_small_loops
+from langevin.startup import request_small_loops
 
 request_small_loops()
 
@@ -14,7 +14,7 @@ from langevin.data.subsample import Blocks, Epochs, Full, WithoutReplacement, Wi
 from langevin.engine.adapt import adapt_step  # noqa: E402
 from langevin.engine.ledger import Ledger  # noqa: E402
 from langevin.engine.run import run  # noqa: E402
-from langevin.errors import AnchorError, Diverged  # noqa: E402
+from langevin.errors import AnchorError, Diverged, Interrupted, OutOfTime  # noqa: E402
 from langevin.gradients import ControlVariate, CustomGradient, Minibatch  # noqa: E402
 from langevin.kernels import HMC, MALA, RWM, SGLD, LeimkuhlerMatthews  # noqa: E402
 from langevin.observables import Moments  # noqa: E402
@@ -51,10 +51,12 @@ __all__ = [
     "Epochs",
     "Estimate",
     "Full",
+    "Interrupted",
     "Ledger",
     "LeimkuhlerMatthews",
     "Minibatch",
     "Moments",
+    "OutOfTime",
     "Plan",
     "Polynomial",
     "Power",
