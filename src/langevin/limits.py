@@ -63,6 +63,7 @@ def set_up(deadline: float | None = None) -> Iterator[None]:
             _set_up.limits = (stop_requested, deadline)
             try:
                 yield
+                checkpoint("at its end")
             finally:
                 _set_up.limits = None
     except _Stop as stop:

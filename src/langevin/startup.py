@@ -29,7 +29,8 @@ OPTION = "xla_cpu_small_while_loop_byte_threshold"
 THRESHOLD = 65536
 # A call of lv.sample leaves about half a megabyte.
 _MOST_BYTES = 2**28
-_MINIMUM = "jax_persistent_cache_min_compile_time_secs"
+# Names of JAX's options.
+_USERS_FOLDER, _MINIMUM = "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"
 
 # For programs that run for less time than they take to compile: a quarter of the compile time, about five times the
 # running time.
@@ -62,7 +63,7 @@ def own_programs() -> Iterator[None]:
     """
     global _users, _before
     folder = _folder()
-    if folder is None or jax.config.jax_compilation_cache_dir is not None:
+    if folder is None or getattr(jax.config, _USERS_FOLDER) is not None:
         yield
         return
     with _lock:

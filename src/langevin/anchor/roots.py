@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 Root = tuple[np.ndarray, ...]
-# Beyond this BLAS brings in threads, which on a busy machine wait for each other ten times as long as they work.
-_MOST_ALONE = 64
+# Multiplications beyond which BLAS brings in threads, for a vector and for a matrix: on a busy machine threads wait for
+# each other ten times as long as they work.
+_ALONE_VECTOR, _ALONE_MATRIX = 2**13, 2**18
 
 
 def push(root: Root, z: np.ndarray) -> np.ndarray:
@@ -23,7 +24,7 @@ def pull(root: Root, grad: np.ndarray) -> np.ndarray:
 
 def product(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """rows @ matrix, the same to the bit on any number of cores. Large ones need `jax.enable_x64`."""
-    if max(rows.shape[-1], *matrix.shape) <= _MOST_ALONE:
+    if rows.size * matrix.shape[-1] <= (_ALONE_VECTOR if rows.size == rows.shape[-1] else _ALONE_MATRIX):
         return rows @ matrix
     return np.asarray(_dot(rows, matrix))
 
