@@ -67,10 +67,7 @@ def set_up(deadline: float | None = None) -> Iterator[None]:
             finally:
                 _set_up.limits = None
     except _Stop as stop:
-        doing = str(stop)
-    else:
-        return
-    _interrupt(f"Interrupted during the set-up, {doing}; nothing was sampled.")
+        _interrupt(f"Interrupted during the set-up, {stop}; nothing was sampled.")
 
 
 def checkpoint(doing: str) -> None:
@@ -101,6 +98,6 @@ class _EndOfScript(Interrupted, SystemExit):
 def _interrupt(message: str) -> NoReturn:
     # In an interactive session SystemExit would end the session; there a KeyboardInterrupt is shown and forgotten.
     if hasattr(sys, "ps1") or sys.flags.interactive:
-        raise Interrupted(message)
+        raise Interrupted(message) from None
     print(message, file=sys.stderr)
-    raise _EndOfScript(message)
+    raise _EndOfScript(message) from None

@@ -113,8 +113,8 @@ def plan(
 ) -> Plan:
     """What `lv.sample` would run with these arguments, and what error to expect; samples nothing.
 
-    Finds the anchor, measures the pilot's numbers at Laplace draws and looks for other modes. Cost: `setup_cost`. Raises
-    `OutOfTime` where that takes longer than `time_limit`, and `Interrupted`, a KeyboardInterrupt, after Ctrl-C.
+    Finds the anchor, measures the pilot's numbers at Laplace draws and looks for other modes. Cost: `setup_cost`.
+    Raises `OutOfTime` where that takes longer than `time_limit`, and `Interrupted`, a KeyboardInterrupt, after Ctrl-C.
 
     Example:
         >>> import langevin as lv
