@@ -25,8 +25,8 @@ from langevin.engine.evaluate import (
 )
 from langevin.engine.program import Program
 from langevin.kernels.protocol import noise_shape
-from langevin.precision import COMPILED_QUICKLY, COMPILED_SOON
 from langevin.random import Clock
+from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON
 
 # A jax.Array, a tracer of one, or on the way in a NumPy array.
 Array = Any

@@ -17,7 +17,6 @@ from langevin.engine import setup
 from langevin.engine.block import Block, Carry
 from langevin.engine.books import Books, Checkpoint, Rows, Sent
 from langevin.engine.checks import whole_number
-from langevin.engine.interrupt import stop_requests
 from langevin.engine.lanes import Group, num_groups
 from langevin.engine.ledger import Ledger
 from langevin.engine.program import MOST_ROWS, device_row_steps, row_steps
@@ -25,7 +24,9 @@ from langevin.engine.progress import Progress
 from langevin.errors import Diverged
 from langevin.gradients import Minibatch
 from langevin.kernels import SGLD
+from langevin.limits import stop_requests
 from langevin.schedules import Schedule
+from langevin.startup import own_programs
 from langevin.target import Target
 
 PyTree = Any
@@ -148,7 +149,7 @@ class Run:
     ) -> None:
         """Runs until transition num_steps, or to a block's border after the `deadline` of `monotonic` or a Ctrl-C."""
         display = Progress(self.m, num_steps, self.settings * len(self.call.chains), progress)
-        with stop_requests() as stop_requested:
+        with stop_requests() as stop_requested, own_programs():
             if self._groups[0].carry is None:
                 self._start()
             waiting, count = None, _FIRST_STEPS
