@@ -30,7 +30,7 @@ class Model:
         return -0.5 * jnp.sum((theta - self.mean) ** 2)
 
 
-def with_default(theta, scale=np.full(3, 0.3)):
+def with_default(theta, scale=SCALES["list"][1]):
     return -0.5 * jnp.sum(scale * theta**2)
 
 
@@ -127,7 +127,9 @@ WHOLE = """
 import hashlib, json, numpy as np, jax, jax.numpy as jnp, langevin as lv
 rows = np.random.default_rng(0).normal(size=(500, 3))
 mean, pick = np.linspace(0, 1, 3), np.arange(3)
-target = lv.Target(lambda t: -0.5 * jnp.sum((t - mean) ** 2), lambda t, i: -0.5 * jnp.sum((jnp.asarray(rows)[i] - t[pick]) ** 2))
+def log_likelihood(theta, i):
+    return -0.5 * jnp.sum((jnp.asarray(rows)[i] - theta[pick]) ** 2)
+target = lv.Target(lambda t: -0.5 * jnp.sum((t - mean) ** 2), log_likelihood)
 plan = lv.plan(target, np.arange(500), np.zeros(3), passes=5)
 parts = (plan.anchor.theta, plan.anchor.precision, plan.pilot.spread, np.array(plan.pilot.ess))
 print(json.dumps([jax.config.jax_enable_x64, hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()]))
