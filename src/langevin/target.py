@@ -171,7 +171,8 @@ def log_sigmoid(x: Array) -> Array:
     `jax.nn.log_sigmoid` under `grad` evaluates three transcendental functions; inside a sampler's step that is a
     third of the whole cost.
     """
-    return -jnp.logaddexp(jnp.zeros_like(x), -x)
+    # Primitives, since every model traces them: jnp.logaddexp has a derivative of its own to trace through.
+    return lax.min(x, lax.full_like(x, 0.0)) - lax.log1p(lax.exp(-lax.abs(x)))
 
 
 @log_sigmoid.defjvp
