@@ -27,7 +27,7 @@ for _ in itertools.count():
     CALL
 """
 PLAN = SCRIPT.replace("CALL", "lv.plan(fresh(), x, zero, passes=1)")
-SAMPLE = SCRIPT.replace("CALL", "if lv.sample(fresh(), x, zero, passes=1000, progress=False).interrupted: break")
+SAMPLE = SCRIPT.replace("CALL", "if lv.sample(fresh(), x, zero, passes=1000, progress=False).partial: break")
 
 
 def interrupted(delay, script=PLAN):
