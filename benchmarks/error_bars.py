@@ -5,7 +5,7 @@
     python -m benchmarks.error_bars --page docs/error-bars.md    # writes the table into the page
 
 A run has four chains of the steps that the catalogue names. Twenty groups of runs have a set-up of their own, so that
-pilots vary too. Coverage is pooled over all parameters for each kind: posterior means, sds, and the seven quantiles from
+pilots vary too. Coverage is pooled over all parameters for each kind: posterior means, sds, and seven quantiles from
 2.5% to 97.5%. The verdict is an exact binomial test on runs: "below" or "above" when a true coverage of a kind inside
 [0.93, 0.97] is rejected at 1e-3. Width is the median half-width over 1.96 empirical standard deviations, of the kind
 where it is largest.

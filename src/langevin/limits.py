@@ -67,7 +67,7 @@ def set_up(deadline: float | None = None) -> Iterator[None]:
             finally:
                 _set_up.limits = None
     except _Stop as stop:
-        _interrupt(f"Interrupted during the set-up, {stop}; nothing was sampled.")
+        interrupt(f"Interrupted during the set-up, {stop}; nothing was sampled.")
 
 
 def checkpoint(doing: str) -> None:
@@ -95,7 +95,8 @@ class _EndOfScript(Interrupted, SystemExit):
     code = 130
 
 
-def _interrupt(message: str) -> NoReturn:
+def interrupt(message: str) -> NoReturn:
+    """Ends the work after Ctrl-C where there is nothing to return: one line in a script, an exception elsewhere."""
     # In an interactive session SystemExit would end the session; there a KeyboardInterrupt is shown and forgotten.
     if hasattr(sys, "ps1") or sys.flags.interactive:
         raise Interrupted(message) from None

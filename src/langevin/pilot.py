@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
 
 from langevin.anchor import Anchor
 from langevin.anchor.roots import Root, product, pull, push
@@ -27,6 +26,8 @@ _GROUPS, _DRAWS = 20, 10
 _GROUPS_NOT_DENSE, _DRAWS_NOT_DENSE = 8, 8
 # A draw's covariances over the rows cost rows * d^2: beyond this dimension only one pair of each group has them.
 _ALL_COVARIANCES_UP_TO = 64
+# Rows times parameters of which a group has one table for each draw and each derivative: a megabyte each.
+_MOST_FLOATS = 2**17
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def pilot(target: Target, source: DataSource | None, anchor: Anchor, seed: int) 
 
     The log weight of a draw is what log pi keeps beyond its Taylor polynomial at the anchor, of second order (dense) or
     of first order with |z|^2/2 beside: exact for the prior, N/rows times a subsample's for the likelihood. Cost:
-    22,000 to 55,000 datum visits; memory 20 d^2 or 100 d.
+    22,000 to 55,000 datum visits; memory 20 d^2, and a few tables of rows * d for each of a group's draws.
     """
     dense, d = anchor.dense, anchor.layout.size
     rng = np.random.default_rng([seed, _STREAM])
@@ -65,15 +66,19 @@ def pilot(target: Target, source: DataSource | None, anchor: Anchor, seed: int) 
     num_data = 0 if source is None else source.num_data
     rows = min(num_data, _num_rows(d, dense))
     picked = [rng.choice(num_data, rows, replace=False, shuffle=False) for _ in range(groups)] if num_data else []
+    # All draws of a group at once, or one pair after the other where their tables would be large.
+    at_once = draws if rows * d <= _MOST_FLOATS else 2
     twin, found = apart(target), []
     with own_programs(), jax.enable_x64(True), np.errstate(all="ignore"):
         for g in range(groups):
-            checkpoint("measuring the posterior at a few draws")
             batch = None if source is None else jax.tree.map(lambda leaf, g=g: leaf[picked[g]], source.arrays)
             # Antithetic pairs side by side: the odd part of the remainder then has mean zero exactly.
-            z = np.stack([half[g], -half[g]], axis=1).reshape(-1, d)
-            found.append(_measured(twin, anchor, batch, float(num_data), z))
-    log_weights, row_noise, moments, noise = jax.tree.map(lambda *parts: np.stack(parts), *found)
+            z = np.stack([half[g], -half[g]], axis=1).reshape(-1, at_once, d)
+            covering = [draws if d <= _ALL_COVARIANCES_UP_TO else 2 * (k == 0) for k in range(len(z))]
+            parts = [_measured(twin, anchor, batch, num_data, *one) for one in zip(z, covering, strict=True)]
+            found.append(jax.tree.map(lambda *one: np.stack(one), *parts))
+    log_weights, row_noise, moments, noise = jax.tree.map(lambda *one: np.stack(one), *found)
+    moments, noise = jax.tree.map(lambda part: part.sum(axis=1), (moments, noise))
     return Pilot(
         **_weighed(log_weights.ravel(), row_noise.ravel()),
         **_scattered(noise, anchor.sd, dense),
@@ -86,15 +91,16 @@ def _num_rows(d: int, dense: bool) -> int:
     """Rows a draw: the likelihood's remainder has noise (d/N)^(3/2) N / sqrt(rows), which must stay below its size."""
     if dense:
         return int(np.clip(10 * d, 100, 250))
-    # No Hessian, but a few tables of rows * d numbers: 8 MB each.
+    # No Hessian, but tables of rows * d numbers: 8 MB each.
     return int(np.clip(1_000_000 // d, 8, 100))
 
 
 def _measured(
-    target: Target, anchor: Anchor, batch: PyTree, num_data: float, z: np.ndarray
+    target: Target, anchor: Anchor, batch: PyTree, num_data: int, z: np.ndarray, covering: int
 ) -> tuple[np.ndarray, np.ndarray, tuple, dict[str, Any]]:
-    """For the draws of one group: log weights, their variances by subsampling, moments of corrected values, sums of
-    covariances."""
+    """Log weights of some draws, their variances by subsampling, moments of the corrected values, and covariances over
+    the rows, summed over the first `covering` draws."""
+    checkpoint("measuring the posterior at a few draws")
     dense, d, root = anchor.dense, anchor.layout.size, anchor.root
     u = push(root, z)
     centre = np.broadcast_to(anchor.theta, u.shape)
@@ -119,7 +125,7 @@ def _measured(
     if dense:
         noise |= {"cv2": np.zeros(d), "curvature": np.zeros((d, d))}
     if batch is not None:
-        for k in np.flatnonzero(inside[: len(z) if d <= _ALL_COVARIANCES_UP_TO else 2]):
+        for k in np.flatnonzero(inside[:covering]):
             found = _covariances(root, num_data, dense, plain[k], along[k], terms[k])
             noise = {name: part + found[name] for name, part in noise.items()}
     corrected = np.where(inside[:, None, None], np.stack([first, u * first], axis=1), 0.0)
@@ -148,7 +154,7 @@ def _derivatives(target: Target, layout: Layout, points: Any, directions: Any, b
             return prior, []
         return prior, jax.vmap(lambda row: parts(lambda theta: target.log_likelihood(theta, row)))(batch)
 
-    return lax.map(at, (points, directions))
+    return jax.vmap(at)((points, directions))
 
 
 def _remainder(parts: list[np.ndarray], u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -164,7 +170,7 @@ def _remainder(parts: list[np.ndarray], u: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _covariances(
-    root: Root, num_data: float, dense: bool, plain: np.ndarray, along: np.ndarray, terms: np.ndarray
+    root: Root, num_data: int, dense: bool, plain: np.ndarray, along: np.ndarray, terms: np.ndarray
 ) -> dict[str, Any]:
     """Variances over the rows of N Sigma term_i for each gradient estimate; the covariance of N L' Hess_i u."""
 

@@ -2,18 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
 
 from langevin.anchor import Anchor
-from langevin.anchor.passes import Passes
+from langevin.anchor.passes import Passes, differentiate
 from langevin.anchor.roots import pull, push
 from langevin.data.source import DataSource
 from langevin.limits import checkpoint, set_up
 from langevin.precision import apart
-from langevin.startup import own_programs
-from langevin.target import Target
+from langevin.startup import COMPILED_SOON, own_programs
+from langevin.target import Layout, Target
 
 # A stream of its own: default_rng(seed) may be what the data were simulated from.
 _STREAM = 0x53555256
@@ -103,6 +105,7 @@ class _Shape:
         passes = Passes(target, source, anchor.layout)
         self._differentiate, self._power = passes.differentiate, power
         self._centre, self._root = anchor.theta, (np.sqrt(power) * anchor.root[0],)
+        self._whitened = partial(_whitened, target, anchor.layout, anchor.theta, jax.device_put(self._root[0]), power)
         self._num_rows = 0 if picked is None else len(picked)
         # As many rows as in the passes over all the data, so that their program serves; those beyond do not count.
         self._batch = None
@@ -116,11 +119,19 @@ class _Shape:
 
     def at(self, y: np.ndarray) -> tuple[float, np.ndarray, Callable[[np.ndarray], np.ndarray]]:
         """Value, gradient, and the map v -> Hessian v."""
+        checkpoint("looking for other modes")
         if len(y) > _WHOLE_HESSIAN_UP_TO:
-            value, grad, _ = self._parts(y, np.zeros((1, len(y))))
-            return value, grad, lambda v: self._parts(y, v[None])[2][0]
-        value, grad, hessian = self._parts(y, np.eye(len(y)))
-        return value, grad, hessian.__matmul__
+            value, grad, _ = self._product(y, np.zeros_like(y))
+            return float(value), grad, lambda v: self._product(y, v)[2]
+        along = push(self._root, np.eye(len(y)))
+        prior, likelihood = self._differentiate(self.theta(y), along, self._batch, 0, self._num_rows)
+        parts = [np.asarray(part) / self._power for part in prior]
+        value, grad, products = (p + np.asarray(q) for p, q in zip(parts, likelihood or [0.0] * 3, strict=True))
+        return float(value), pull(self._root, grad), pull(self._root, products).__matmul__
+
+    def _product(self, y: np.ndarray, v: np.ndarray) -> list[np.ndarray]:
+        checkpoint("looking for other modes")
+        return [np.asarray(part) for part in self._whitened(y, v, self._batch, self._num_rows)]
 
     def log_mass(self, y: np.ndarray) -> float:
         """Laplace approximation to the log mass of a mode, up to a constant; -inf unless the curvature is positive."""
@@ -130,16 +141,15 @@ class _Shape:
             return -np.inf
         return self._power * value - 0.5 * float(np.sum(np.log(curvatures)))
 
-    def _parts(self, y: np.ndarray, directions: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        checkpoint("looking for other modes")
-        along = push(self._root, directions)
-        prior, likelihood = self._differentiate(self.theta(y), along, self._batch, 0, self._num_rows)
-        value, grad, products = (np.asarray(part) / self._power for part in prior)
-        if likelihood:
-            value, grad, products = (
-                p + np.asarray(q) for p, q in zip((value, grad, products), likelihood, strict=True)
-            )
-        return float(value), pull(self._root, grad), pull(self._root, products)
+
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
+def _whitened(
+    target: Target, layout: Layout, centre: Any, root: Any, power: Any, y: Any, v: Any, batch: Any, num_rows: Any
+) -> list:
+    """Value, gradient, and the Hessian's product with v."""
+    prior, likelihood = differentiate(target, layout, centre + root @ y, (root @ v)[None], batch, 0, num_rows)
+    parts = [p / power + q for p, q in zip(prior, likelihood or [0.0] * 3, strict=True)]
+    return [parts[0], parts[1] @ root, parts[2][0] @ root]
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,8 @@ def log_sigmoid(x: Array) -> Array:
         >>> float(log_sigmoid(0.0)) == float(-jnp.log(2.0))
         True
     """
-    return -jnp.logaddexp(jnp.zeros_like(x), -x)
+    # Primitives, since every model traces them: jnp.logaddexp has a derivative of its own to trace through.
+    return lax.min(x, lax.full_like(x, 0.0)) - lax.log1p(lax.exp(-lax.abs(x)))
 
 
 @log_sigmoid.defjvp

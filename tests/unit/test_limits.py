@@ -27,6 +27,7 @@ for _ in itertools.count():
     CALL
 """
 PLAN = SCRIPT.replace("CALL", "lv.plan(fresh(), x, zero, passes=1)")
+SAMPLE = SCRIPT.replace("CALL", "if lv.sample(fresh(), x, zero, passes=1000, progress=False).partial: break")
 
 
 def interrupted(delay, script=PLAN):
@@ -55,6 +56,14 @@ def test_ctrl_c_at_thirty_moments_ends_a_script_with_one_line():
     # A plan takes about a second, of which tracing and compiling are most.
     for delay in np.random.default_rng(int.from_bytes(os.urandom(4))).uniform(0.0, 2.0, size=30):
         assert_one_line(*interrupted(delay))
+
+
+@pytest.mark.slow
+def test_ctrl_c_at_thirty_moments_of_a_call_ends_it_or_returns_what_there_is():
+    for delay in np.random.default_rng(int.from_bytes(os.urandom(4))).uniform(0.0, 8.0, size=30):
+        code, complaint = interrupted(delay, SAMPLE)
+        if code != 0 or complaint:
+            assert_one_line(code, complaint)
 
 
 TARGET = lv.Target(lambda t: -0.5 * jnp.sum(t**2))

@@ -106,3 +106,13 @@ def test_a_second_survey_compiles_nothing():
     first = len(traced)
     survey(target, None, anchor, 1)
     assert len(traced) == first
+
+
+@pytest.mark.parametrize("odds", [0.0, -20.0])
+def test_products_with_the_hessian_find_what_the_whole_of_it_finds(odds, monkeypatch):
+    target, anchor = two_modes(3, odds)
+    whole = survey(target, None, anchor, 0)
+    monkeypatch.setattr("langevin.survey._WHOLE_HESSIAN_UP_TO", 0)
+    products = survey(target, None, anchor, 0)
+    assert_allclose(products.modes, whole.modes, atol=1e-12)
+    assert (products.elsewhere, products.lost, products.cost) == (whole.elsewhere, whole.lost, whole.cost)

@@ -120,7 +120,7 @@ def log_likelihood(target: Target, layout: Layout, batch: PyTree, kept: Any) -> 
     return total
 
 
-def _differentiate(
+def differentiate(
     target: Target, layout: Layout, flat: Any, directions: Any, batch: PyTree, first: Any, stop: Any
 ) -> tuple[list, list]:
     """Parts of the log prior, and of the log likelihood summed over rows first ... stop-1 of the batch."""
@@ -157,5 +157,5 @@ def _parts(function: Callable[[jax.Array], jax.Array], flat: jax.Array, directio
     return [value, slope, products]
 
 
-_quickly = jax.jit(_differentiate, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
-_soon = jax.jit(_differentiate, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
+_quickly = jax.jit(differentiate, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
+_soon = jax.jit(differentiate, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
