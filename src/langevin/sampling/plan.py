@@ -13,7 +13,7 @@ from langevin.data.source import DataSource, as_source
 from langevin.engine.checks import read_chains, require, whole_number
 from langevin.pilot import Pilot, pilot
 from langevin.sampling.budget import Budget
-from langevin.sampling.rules import Rules
+from langevin.sampling.rules import LEAST_STEPS, Rules
 from langevin.sampling.troubles import Trouble, before
 from langevin.survey import Survey, survey
 from langevin.target import Target
@@ -54,7 +54,7 @@ class Plan:
     @property
     def recorded(self) -> float:
         """Steps that all chains will record together; the least number where nothing else is known."""
-        return float((self.rules.least_steps if self.num_steps is None else self.num_steps) * len(self.chains))
+        return float((LEAST_STEPS if self.num_steps is None else self.num_steps) * len(self.chains))
 
     @property
     def delta_0(self) -> float:
@@ -64,7 +64,7 @@ class Plan:
     @cached_property
     def troubles(self) -> tuple[Trouble, ...]:
         """What stands against a trustworthy answer already, each with its status and a remedy."""
-        return before(self.anchor, self.pilot, self.survey, self.rules, self.num_steps)
+        return before(self.anchor, self.pilot, self.survey, self.num_steps)
 
     @property
     def expected_mean_error(self) -> np.ndarray:
@@ -146,7 +146,7 @@ def made(
     num_data = 0 if source is None else source.num_data
     rules = Rules.of(anchor, measured, num_data)
     steps: int | None = None
-    size = rules.batch_size(float(rules.least_steps * len(chains)))
+    size = rules.batch_size(float(LEAST_STEPS * len(chains)))
     if budget.passes is not None:
         fitting, recorded = rules.fit(budget.passes * max(num_data, 1))
         # Where the clock or a precision may end the run first, minibatches start small and grow when it goes on.

@@ -21,6 +21,7 @@ from langevin.kernels import LeimkuhlerMatthews
 from langevin.observables import Moments
 from langevin.sampling.budget import Budget
 from langevin.sampling.plan import Plan
+from langevin.sampling.rules import LEAST_STEPS
 from langevin.target import Layout, Target
 
 # Kept draws of a chain, fewer where theta is long: they are what `expectation` and quantiles are made of.
@@ -263,7 +264,7 @@ class _Pace:
         if self.budget.precision is None:
             return _FOR_EVER, "precision"
         session = self.session
-        least = -(-session.plan.rules.least_steps // BASE_ROW) * BASE_ROW
+        least = -(-LEAST_STEPS // BASE_ROW) * BASE_ROW
         if any(trouble.refused for trouble in session.plan.troubles):
             return least, "precision out of reach"
         if session.steps < least:

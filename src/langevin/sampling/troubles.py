@@ -8,7 +8,7 @@ import numpy as np
 from langevin.anchor import Anchor
 from langevin.engine.program import BASE_ROW
 from langevin.pilot import Pilot
-from langevin.sampling.rules import LEAST_ESS, Rules
+from langevin.sampling.rules import LEAST_ESS, LEAST_STEPS, Rules
 from langevin.survey import Survey
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _CUT = Trouble(
 )
 
 
-def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps: int | None) -> tuple[Trouble, ...]:
+def before(anchor: Anchor, pilot: Pilot, survey: Survey, num_steps: int | None) -> tuple[Trouble, ...]:
     """What set-up has found."""
     found = []
     if survey.elsewhere:
@@ -74,12 +74,12 @@ def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps
                 refused=True,
             )
         )
-    if num_steps is not None and num_steps + BASE_ROW <= rules.least_steps:
+    if num_steps is not None and num_steps + BASE_ROW <= LEAST_STEPS:
         found.append(
             Trouble(
                 "too_few_batches",
-                f"the budget allows {num_steps} steps a chain, fewer than the {rules.least_steps} that the error bars "
-                f"need here. Allow {_times(rules.least_steps / num_steps)} the passes.",
+                f"the budget allows {num_steps} steps a chain, fewer than the {LEAST_STEPS} that the error bars "
+                f"need here. Allow {_times(LEAST_STEPS / num_steps)} the passes.",
             )
         )
     return tuple(found)
@@ -122,11 +122,11 @@ def after(ledger: "Ledger", survey: Survey, rules: Rules, batch_size: int, outsi
                 f"smaller steps; fewer parameters allow second-order control variates.",
             )
         )
-    if ledger.num_steps + BASE_ROW <= rules.least_steps:
+    if ledger.num_steps + BASE_ROW <= LEAST_STEPS:
         found.append(
             Trouble(
                 "too_few_batches",
-                f"{ledger.num_steps} steps a chain were recorded, fewer than the {rules.least_steps} that the error "
+                f"{ledger.num_steps} steps a chain were recorded, fewer than the {LEAST_STEPS} that the error "
                 f"bars need here. Extend the run.",
             )
         )
