@@ -28,8 +28,8 @@ _INFLATION, _AT_STEPS = 0.005, 4000
 _LARGEST_SHARE, _FEW_DATA = 1 / 3, 50
 # A step from the far tail sees so many times as many data, one from beyond the bulk the square root of that.
 GUARD_FACTOR = 100
-# Steps that each chain should record. What a pair of chains leaves of a second moment is of degree four in z, at worst z^4
-# of one direction, with skewness 10 and excess kurtosis 204: by the Edgeworth expansion of Student's t an interval
+# Steps that each chain should record. What a pair of chains leaves of a second moment is of degree four in z, at worst
+# z^4 of one direction, with skewness 10 and excess kurtosis 204: by the Edgeworth expansion of Student's t an interval
 # from S independent values of it covers .95 - 22/S. At delta = 1 the two pairs are worth S = 2/1.53 values a step, so
 # .895 at 300 steps and .933 at 1000, which the allowances for kurtosis and skewness make up for.
 LEAST_STEPS = 1000
