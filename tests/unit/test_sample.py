@@ -45,7 +45,7 @@ def test_a_budget_too_small_for_the_rules_is_honoured_and_flagged(passes):
     small = lv.sample(*POSTERIOR, passes=passes)
     assert small.status == "too_few_batches"
     assert small.passes <= max(passes, 16 * 4 * small.session.batch_size / 1000) * 1.001
-    assert "fewer than the 300" in str(small)
+    assert "fewer than the 1000" in str(small)
 
 
 def test_the_plan_is_what_is_run_and_its_error_is_about_right(result):

@@ -128,11 +128,12 @@ def batch(sums: Array, rows: Rows, count: int, pool: bool) -> Batches:
 
 
 class Bar(NamedTuple):
-    """Standard error, degrees of freedom and kurtosis of the influence values, each (groups, values)."""
+    """Standard error, degrees of freedom, kurtosis and skewness of the influence values, each (groups, values)."""
 
     stderr: Array
     df: Array
     kurtosis: Array
+    skewness: Array
 
 
 def bar(influence: Array, lost: int = 1) -> Bar:
@@ -150,13 +151,28 @@ def bar(influence: Array, lost: int = 1) -> Bar:
     square = np.sum(values**2, axis=1)
     if free < 1:
         nothing = np.full(square.shape, np.nan)
-        return Bar(nothing, nothing, nothing)
+        return Bar(nothing, nothing, nothing, nothing)
     fourth = np.sum(values**4, axis=1)
-    # A constant observable has no error and no kurtosis: call it Gaussian.
-    kurtosis = np.where(square > 0, count * fourth / np.where(square > 0, square, 1.0) ** 2, 3.0)
+    # A constant observable has no error and no shape: call it Gaussian.
+    positive = np.where(square > 0, square, 1.0)
+    kurtosis = np.where(square > 0, count * fourth / positive**2, 3.0)
+    skewness = np.sqrt(count) * np.sum(values**3, axis=1) / positive**1.5
     stderr = np.sqrt(count / free * square) * (1.0 + np.maximum(kurtosis - 3.0, 0.0) / 40.0)
     df = np.clip(2.0 * count / np.maximum(kurtosis - 1.0, 1e-9), min(3.0, free), free)
-    return Bar(stderr, df, kurtosis)
+    return Bar(stderr, df, kurtosis, skewness)
+
+
+def unskewed(t: Array, skewness: Array, count: Array) -> Array:
+    """The studentised error w of a mean of K values at which Hall's transformation takes the value t.
+
+        t = w + g w^2/(3 sqrt K) + g^2 w^3/(27 K) + g/(6 sqrt K),   g their skewness
+
+    A mean of skewed values and its own standard error are small together: to first order w has the law of
+    t - g (2 t^2 + 1)/(6 sqrt K), t Student's, and misses on one side. The cubic is monotone, so that it has an inverse.
+    """
+    shifted = t / np.sqrt(count) - skewness / (6.0 * count)
+    root = np.cbrt(1.0 + skewness * shifted)
+    return np.sqrt(count) * 3.0 * shifted / (root**2 + root + 1.0)
 
 
 def lag_one(means: Array) -> Array:

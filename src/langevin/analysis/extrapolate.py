@@ -64,7 +64,8 @@ def regress(means: Array, omega: Array, step: Array) -> Line:
     critical = t_quantile(1.0 - BIAS_LEVEL / (2 * means.shape[-1]), error.df)
     return Line(
         intercept=centre - slope * mean_step,
-        bar=error._replace(stderr=intercept_stderr),
+        # The residuals' skewness is not that of the intercept, which weighs them unequally.
+        bar=error._replace(stderr=intercept_stderr, skewness=np.zeros(centre.shape)),
         bias=slope * mean_step,
         leverage=float(mean_step * np.sqrt(k / sxx)),
         significant=np.abs(slope) > critical * slope_stderr,

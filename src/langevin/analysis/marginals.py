@@ -158,6 +158,8 @@ def _from_draws(ledger: "Ledger", p: Array) -> Estimate:
         bias=np.full(value.shape, np.nan),
         sigma2=stderr**2 * chains * time,
         kurtosis=bar.kurtosis.reshape(value.shape),
+        # That of an indicator says nothing of a quantile.
+        skewness=np.zeros(value.shape),
         statuses=np.where(enough, word, "too_few_batches"),
         T_m=np.asarray(time),
         B_m=np.asarray(ledger.sum_delta2.sum() / np.sqrt(time)),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from langevin.analysis.errorbars import t_quantile
+from langevin.analysis.errorbars import t_quantile, unskewed
 from langevin.analysis.statuses import STATUSES
 
 Array = NDArray[np.float64]
@@ -15,8 +15,10 @@ Array = NDArray[np.float64]
 class Estimate:
     """An expectation with its standard error and how it could be wrong.
 
-        interval = value +- t_df error,  or value exp(+- t_df error / value) for variances and sds
+        interval = value - w error,  or value exp(-w error / value) for variances and sds
         error^2 = stderr^2 + bias^2
+
+    with w = +-t_df corrected for the `skewness` of the batches (`errorbars.unskewed`).
 
     Arrays have the shape of the observable, after leading axes for schedule settings and, unpooled, chains.
     `stderr`^2 = `sigma2` / (chains T_m): sigma2 estimates the variance of the central limit theorem. `bias`
@@ -38,6 +40,7 @@ class Estimate:
     bias: Array
     sigma2: Array
     kurtosis: Array
+    skewness: Array
     statuses: NDArray[np.str_]
     T_m: Array
     B_m: Array
@@ -64,14 +67,19 @@ class Estimate:
         """Lower and upper ends of the central interval; that of a variance below 0 starts at 0."""
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie in (0, 1), got {level!r}. Try level=0.95.")
-        half = t_quantile(0.5 + 0.5 * level, self.df) * self.error
+        t = t_quantile(0.5 + 0.5 * level, self.df)
+        return self._end(t), self._end(-t)
+
+    def _end(self, t: Array) -> Array:
+        """The value at which the studentised error is t."""
+        count = self.num_batches.reshape(self.num_batches.shape + (1,) * (self.value.ndim - self.num_batches.ndim))
+        shift = -self.error * unskewed(t, self.skewness, count)
         if not self.log_scale:
-            return self.value - half, self.value + half
+            return self.value + shift
         positive = self.value > 0
         with np.errstate(over="ignore"):  # a value near 0 may be anything: its interval ends at infinity
-            ratio = np.exp(half / np.where(positive, self.value, 1.0))
-        lower = np.where(positive, self.value / ratio, 0.0)
-        return lower, np.where(positive, self.value * ratio, np.maximum(self.value + half, 0.0))
+            ratio = np.exp(shift / np.where(positive, self.value, 1.0))
+        return np.where(positive, self.value * ratio, np.maximum(self.value + shift, 0.0))
 
     def __str__(self) -> str:
         if self.value.size > 8:

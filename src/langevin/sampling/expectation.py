@@ -39,7 +39,7 @@ def expectation(ledger: Ledger, phi: Callable[..., Any], data: PyTree = None) ->
     draws: Any = ledger.draws
     rows = max(1, _MOST_FLOATS // draws.theta[..., 0].size)
     parts = [_of_rows(ledger, phi, source.slice(at, at + rows)) for at in range(0, source.num_data, rows)]
-    per_value = ("value", "stderr", "df", "bias", "sigma2", "kurtosis", "statuses")
+    per_value = ("value", "stderr", "df", "bias", "sigma2", "kurtosis", "skewness", "statuses")
     joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in per_value}
     laplace = None if parts[0].laplace is None else np.concatenate([part.laplace for part in parts])
     return replace(parts[0], **joined, laplace=laplace)
@@ -53,7 +53,7 @@ def quieter(corrected: Estimate, raw: Estimate) -> Estimate:
     better = ~(corrected.stderr > _MUCH * raw.stderr)
     chosen: dict[str, Any] = {
         name: np.where(better, getattr(corrected, name), getattr(raw, name))
-        for name in ("value", "stderr", "df", "bias", "sigma2", "kurtosis")
+        for name in ("value", "stderr", "df", "bias", "sigma2", "kurtosis", "skewness")
     }
     return replace(
         corrected, **chosen, statuses=np.where(better, corrected.statuses, worse(raw.statuses, "uncorrected"))

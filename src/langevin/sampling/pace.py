@@ -9,6 +9,7 @@ from langevin.engine.program import BASE_ROW, device_row_steps
 from langevin.engine.run import Run
 from langevin.sampling.budget import Budget
 from langevin.sampling.planning import Plan
+from langevin.sampling.rules import WANTED_STEPS
 
 _FOR_EVER = np.iinfo(np.int64).max
 # A run for a precision or by the clock goes in stages, each at most so many times as long as all before it: forecasts
@@ -65,7 +66,7 @@ class Pace:
 
     @property
     def _longest(self) -> int:
-        least = -(-self.plan.rules.least_steps // BASE_ROW) * BASE_ROW
+        least = -(-WANTED_STEPS // BASE_ROW) * BASE_ROW
         return max(least, int(_LONGEST_STAGE * self.run.m))
 
     def _by_passes(self) -> int:
@@ -111,7 +112,7 @@ class Pace:
 
         if self.budget.precision is None:
             return _FOR_EVER, "precision"
-        m, least = self.run.m, -(-self.plan.rules.least_steps // BASE_ROW) * BASE_ROW
+        m, least = self.run.m, -(-WANTED_STEPS // BASE_ROW) * BASE_ROW
         if any(trouble.refused for trouble in self.plan.troubles):
             return least, "precision out of reach"
         if m < least:

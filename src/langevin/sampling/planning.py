@@ -14,7 +14,7 @@ from langevin.engine.checks import read_chains, require, whole_number
 from langevin.limits import set_up
 from langevin.pilot import Pilot, pilot
 from langevin.sampling.budget import Budget
-from langevin.sampling.rules import Rules
+from langevin.sampling.rules import WANTED_STEPS, Rules
 from langevin.sampling.troubles import Trouble, before
 from langevin.survey import Survey, survey
 from langevin.target import Target
@@ -61,7 +61,7 @@ class Plan:
     @property
     def recorded(self) -> float:
         """Steps that all chains will record together; the least number where nothing else is known."""
-        return float((self.rules.least_steps if self.num_steps is None else self.num_steps) * len(self.chains))
+        return float((WANTED_STEPS if self.num_steps is None else self.num_steps) * len(self.chains))
 
     @property
     def delta_0(self) -> float:
@@ -156,7 +156,7 @@ def made(
     num_data = 0 if source is None else source.num_data
     rules = Rules.of(anchor, measured, num_data)
     steps: int | None = None
-    size = rules.batch_size(float(rules.least_steps * len(chains)))
+    size = rules.batch_size(float(WANTED_STEPS * len(chains)))
     if budget.passes is not None:
         fitting, recorded = rules.fit(budget.passes * max(num_data, 1))
         # Where the clock or a precision may end the run first, minibatches start small and grow when it goes on.

@@ -6,7 +6,7 @@ import numpy as np
 
 from langevin.analysis.statuses import BY_WORD
 from langevin.analysis.value import plus_minus
-from langevin.sampling.rules import GUARD_FACTOR, Rules
+from langevin.sampling.rules import GUARD_FACTOR, WANTED_STEPS, Rules
 from langevin.sampling.troubles import reach
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def describe_plan(plan: "Plan") -> str:
         f"  whitened steps {plan.delta_0:.3g} (1 + m/1000)^(-1/5), Leimkuhler-Matthews, Poisson-corrected averages",
         f"  set-up took {_amount(plan.setup_cost / plan.num_data, rules)} and {plan.setup_seconds:.2g} s",
         f"  expect standard errors of {_range(plan.expected_mean_error)} posterior sds for means, "
-        f"{_range(plan.expected_sd_error)} for sds" + ("" if plan.num_steps else f" after {rules.least_steps} steps"),
+        f"{_range(plan.expected_sd_error)} for sds" + ("" if plan.num_steps else f" after {WANTED_STEPS} steps"),
     ]
     return "\n".join([*lines, *(f"  ! {trouble.status}: {trouble.text}" for trouble in plan.troubles)])
 
