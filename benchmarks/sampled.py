@@ -10,7 +10,7 @@ import langevin as lv
 from langevin.data.source import as_source
 from langevin.sampling.budget import Budget
 from langevin.sampling.pace import Pace
-from langevin.sampling.plan import made
+from langevin.sampling.planning import made
 from langevin.sampling.session import Session
 
 CHAINS = 4

@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from langevin.engine.flags import request_small_loops
+from langevin.startup import request_small_loops
 
 request_small_loops()
 
@@ -15,7 +15,7 @@ from langevin.data.subsample import Blocks, Epochs, Full, WithoutReplacement, Wi
 from langevin.engine.adapt import adapt_step  # noqa: E402
 from langevin.engine.ledger import Ledger  # noqa: E402
 from langevin.engine.run import run  # noqa: E402
-from langevin.errors import AnchorError, Diverged  # noqa: E402
+from langevin.errors import AnchorError, Diverged, Interrupted, OutOfTime  # noqa: E402
 from langevin.gradients import SAGA, SVRG, ControlVariate, CustomGradient, Minibatch  # noqa: E402
 from langevin.kernels import (  # noqa: E402
     BAOAB,
@@ -72,12 +72,14 @@ __all__ = [
     "Estimate",
     "ExactKernel",
     "Full",
+    "Interrupted",
     "Kernel",
     "Ledger",
     "LeimkuhlerMatthews",
     "Marginals",
     "Minibatch",
     "Moments",
+    "OutOfTime",
     "Plan",
     "Polynomial",
     "Power",

@@ -147,8 +147,8 @@ class Linear(Coordinates):
 class Preconditioned(Linear):
     """theta = L z with L L' a constant matrix: any kernel of the library, preconditioned by it.
 
-    SGLD in these coordinates is  theta_m = theta_{m-1} + delta_m / 2 M grad + sqrt(delta_m) L eta_m,  M = L L'. Cost: two
-    products with L a step.
+    SGLD in these coordinates is  theta_m = theta_{m-1} + delta_m / 2 M grad + sqrt(delta_m) L eta_m,  M = L L'. Cost:
+    two products with L a step.
 
     Example:
         >>> import jax.numpy as jnp, numpy as np, langevin as lv

@@ -31,3 +31,11 @@ class Diverged(RuntimeError):
     def __init__(self, message: str, ledger: Any) -> None:
         super().__init__(message)
         self.ledger = ledger
+
+
+class OutOfTime(TimeoutError):
+    """`time_limit` ended before the first step could be taken."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during the set-up, when there is nothing yet to return."""

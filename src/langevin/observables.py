@@ -23,7 +23,8 @@ from jax import lax
 from langevin.anchor import Anchor
 from langevin.target import Layout
 
-Array = jax.Array
+# A jax.Array, a tracer of one, or on the host a NumPy array.
+Array = Any
 # Second moments of more parameters than this are kept for the diagonal only.
 _FULL_COVARIANCE_UP_TO = 32
 
@@ -176,7 +177,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Marginals:
-    """Distribution functions of every parameter on a grid of Laplace quantiles: quantiles, streamed from every step.
+    """Distribution functions of all parameters on a grid of Laplace quantiles: quantiles, streamed from every step.
 
     With x = (theta_j - anchor_j)/sd_j and r = x + s_j/sd_j (zero on the Gaussian model), the indicator of x <= c has the
     closed Poisson solution h'(x) = 2 k_c(x) in one dimension, and the corrected value
@@ -204,7 +205,7 @@ class Marginals:
         """1{x <= c} - Phi(c)."""
         x = (theta - reference[0]) / reference[1]
         below = (x[:, None] <= self.GRID.astype(np.float32)).astype(theta.dtype)
-        return (below - _PHI).reshape(-1)
+        return jnp.reshape(below - _PHI, -1)
 
     def correction(self, layout: Layout, theta: Array, s: Array, anchor: Array, trace: Array) -> Array:
         """Phi(c) - 1{x <= c} - r k_c(x); `trace` holds the Laplace sds."""
@@ -216,7 +217,7 @@ class Marginals:
         left, right = (0.5 * lax.erfc(side * y * np.float32(np.sqrt(0.5))) / density for side in (-1.0, 1.0))
         below = x[:, None] <= self.GRID.astype(np.float32)
         k = jnp.where(below, left[:, None] * (1.0 - _PHI), right[:, None] * _PHI)
-        return (_PHI - below.astype(theta.dtype) - r[:, None] * k).reshape(-1)
+        return jnp.reshape(_PHI - below.astype(theta.dtype) - r[:, None] * k, -1)
 
     def hessian(self, anchor: Anchor) -> np.ndarray | None:
         """None: an indicator is flat where it is not broken."""

@@ -3,17 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from langevin.anchor import Anchor
+from langevin.anchor.roots import Root, product, pull, push
 from langevin.data.source import DataSource
-from langevin.frame import Frame
-from langevin.precision import COMPILED_QUICKLY, isolated
+from langevin.limits import checkpoint, set_up
+from langevin.precision import apart
+from langevin.startup import COMPILED_QUICKLY, own_programs
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -48,6 +50,7 @@ class Pilot:
     cost: int
 
 
+@set_up()
 def pilot(target: Target, source: DataSource | None, anchor: Anchor, seed: int) -> Pilot:
     """Measures a posterior at 200 Laplace draws with 100 to 250 rows each; 64 draws unless the anchor is dense.
 
@@ -55,23 +58,22 @@ def pilot(target: Target, source: DataSource | None, anchor: Anchor, seed: int) 
     of first order with |z|^2/2 beside: exact for the prior, N/rows times a subsample's for the likelihood. Cost:
     22,000 to 55,000 datum visits; memory 20 d^2 or 100 d.
     """
-    dense = anchor.dense
+    dense, d = anchor.dense, anchor.layout.size
     rng = np.random.default_rng([seed, _STREAM])
     groups, draws = (_GROUPS, _DRAWS) if dense else (_GROUPS_NOT_DENSE, _DRAWS_NOT_DENSE)
-    d = anchor.layout.size
     half = rng.standard_normal((groups, draws // 2, d))
     num_data = 0 if source is None else source.num_data
     rows = min(num_data, _num_rows(d, dense))
-    batches = None
-    if source is not None:
-        picked = np.stack([rng.choice(num_data, rows, replace=False, shuffle=False) for _ in range(groups)])
-        batches = jax.tree.map(lambda leaf: leaf[picked], source.arrays)
-    likelihood = None if source is None else isolated(target.log_likelihood)
-    apart = Target(isolated(target.log_prior), likelihood)
-    frame = Frame(anchor.theta, tuple(np.asarray(block, np.float64) for block in anchor.root))
-    with jax.enable_x64(True):
-        found = _measure(apart, anchor.layout, dense, frame, batches, float(num_data), half)
-        log_weights, row_noise, moments, noise = jax.tree.map(np.asarray, found)
+    picked = [rng.choice(num_data, rows, replace=False, shuffle=False) for _ in range(groups)] if num_data else []
+    twin, found = apart(target), []
+    with own_programs(), jax.enable_x64(True), np.errstate(all="ignore"):
+        for g in range(groups):
+            checkpoint("measuring the posterior at a few draws")
+            batch = None if source is None else jax.tree.map(lambda leaf, g=g: leaf[picked[g]], source.arrays)
+            # Antithetic pairs side by side: the odd part of the remainder then has mean zero exactly.
+            z = np.stack([half[g], -half[g]], axis=1).reshape(-1, d)
+            found.append(_measured(twin, anchor, batch, float(num_data), z))
+    log_weights, row_noise, moments, noise = jax.tree.map(lambda *parts: np.stack(parts), *found)
     return Pilot(
         **_weighed(log_weights.ravel(), row_noise.ravel()),
         **_scattered(noise, anchor.sd, dense),
@@ -88,92 +90,95 @@ def _num_rows(d: int, dense: bool) -> int:
     return int(np.clip(1_000_000 // d, 8, 100))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=COMPILED_QUICKLY)
-def _measure(
-    target: Target, layout: Layout, dense: bool, frame: Frame, batches: PyTree, num_data: Any, half: Any
-) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """For each group: log weights, their variances by subsampling, moments of corrected values, sums of covariances."""
-    order = 2 if dense else 1
-    noise_draws = 2 * half.shape[1] if layout.size <= _ALL_COVARIANCES_UP_TO else 2
-
-    def draw(batch: PyTree, noise: dict[str, Any], k_and_z: tuple) -> tuple[dict[str, Any], tuple]:
-        k, z = k_and_z
-        u = frame.push(z)
-        _, _, value, grad = _remainder(lambda t: target.log_prior(layout.unravel(t)), frame.centre, u, order)
-        value = value if dense else value + 0.5 * z @ z
-        row_noise = jnp.zeros(())
-        if batch is not None:
-
-            def datum(one: PyTree) -> tuple:
-                return _remainder(lambda t: target.log_likelihood(layout.unravel(t), one), frame.centre, u, order)
-
-            plain, along, values, terms = jax.vmap(datum)(batch)
-            value, grad = value + num_data * jnp.mean(values), grad + num_data * jnp.mean(terms, axis=0)
-            rows = values.shape[0]
-            row_noise = (
-                num_data * (num_data - rows) / rows * jnp.sum((values - jnp.mean(values)) ** 2) / max(rows - 1, 1)
-            )
-        # u + Sigma grad log pi up to a constant; the second-order part of a dense Laplace model cancels u exactly.
-        first = frame.push(frame.pull(grad)) + (0.0 if dense else u)
-        # A draw beyond the support has weight zero and says nothing about the rest.
-        inside = jnp.isfinite(value) & jnp.all(jnp.isfinite(first))
-        if batch is not None:
-
-            def with_this(sums: dict[str, Any]) -> dict[str, Any]:
-                return jax.tree.map(jnp.add, sums, _covariances(frame, num_data, dense, plain, along, terms))
-
-            noise = lax.cond(inside & (k < noise_draws), with_this, lambda sums: sums, noise)
-        corrected = jnp.where(inside, jnp.stack([first, u * first]), 0.0)
-        return noise, (jnp.where(inside, value, -jnp.inf), row_noise, corrected)
-
-    def group(batch_and_half: tuple) -> tuple:
-        batch, half = batch_and_half
-        # Antithetic pairs side by side: the odd part of the remainder then has mean zero exactly.
-        draws = jnp.stack([half, -half], axis=1).reshape(-1, layout.size)
-        d = layout.size
-        noise = {"count": jnp.zeros(()), "plain": jnp.zeros(d), "cv1": jnp.zeros(d)}
-        if dense:
-            noise |= {"cv2": jnp.zeros(d), "curvature": jnp.zeros((d, d))}
-        noise, (values, row_noise, corrected) = lax.scan(
-            partial(draw, batch), noise, (jnp.arange(draws.shape[0]), draws)
-        )
-        # The chains go in such pairs too: what counts is the spread of a pair's mean.
-        inside = jnp.isfinite(values).reshape(-1, 2).all(axis=1)
-        paired = jnp.where(inside[:, None, None], corrected.reshape(-1, 2, 2, d).mean(axis=1), 0.0)
-        moments = (jnp.sum(inside.astype(values.dtype)), jnp.sum(paired, axis=0), jnp.sum(paired**2, axis=0))
-        return values, row_noise, moments, noise
-
-    return lax.map(group, (batches, half))
+def _measured(
+    target: Target, anchor: Anchor, batch: PyTree, num_data: float, z: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, tuple, dict[str, Any]]:
+    """For the draws of one group: log weights, their variances by subsampling, moments of corrected values, sums of
+    covariances."""
+    dense, d, root = anchor.dense, anchor.layout.size, anchor.root
+    u = push(root, z)
+    centre = np.broadcast_to(anchor.theta, u.shape)
+    points, directions = np.concatenate([anchor.theta + u, centre]), np.concatenate([np.zeros_like(u), u])
+    prior, likelihood = jax.tree.map(
+        np.asarray, _derivatives(target, anchor.layout, points, directions if dense else None, batch)
+    )
+    _, _, value, grad = _remainder(prior, u)
+    value = value if dense else value + 0.5 * np.sum(z**2, axis=1)
+    row_noise = np.zeros(len(z))
+    if batch is not None:
+        plain, along, values, terms = _remainder(likelihood, u[:, None])
+        value, grad = value + num_data * values.mean(axis=1), grad + num_data * terms.mean(axis=1)
+        rows = values.shape[1]
+        spread = np.sum((values - values.mean(axis=1, keepdims=True)) ** 2, axis=1) / max(rows - 1, 1)
+        row_noise = num_data * (num_data - rows) / rows * spread
+    # u + Sigma grad log pi up to a constant; the second-order part of a dense Laplace model cancels u exactly.
+    first = push(root, pull(root, grad)) + (0.0 if dense else u)
+    # A draw beyond the support has weight zero and says nothing about the rest.
+    inside = np.isfinite(value) & np.all(np.isfinite(first), axis=1)
+    noise = {"count": np.zeros(()), "plain": np.zeros(d), "cv1": np.zeros(d)}
+    if dense:
+        noise |= {"cv2": np.zeros(d), "curvature": np.zeros((d, d))}
+    if batch is not None:
+        for k in np.flatnonzero(inside[: len(z) if d <= _ALL_COVARIANCES_UP_TO else 2]):
+            found = _covariances(root, num_data, dense, plain[k], along[k], terms[k])
+            noise = {name: part + found[name] for name, part in noise.items()}
+    corrected = np.where(inside[:, None, None], np.stack([first, u * first], axis=1), 0.0)
+    # The chains go in such pairs too: what counts is the spread of a pair's mean.
+    both = inside.reshape(-1, 2).all(axis=1)
+    paired = np.where(both[:, None, None], corrected.reshape(-1, 2, 2, d).mean(axis=1), 0.0)
+    moments = (np.sum(both, dtype=float), np.sum(paired, axis=0), np.sum(paired**2, axis=0))
+    return np.where(inside, value, -np.inf), row_noise, moments, noise
 
 
-def _remainder(function: Any, centre: Any, u: Any, order: int) -> tuple[Any, Any, Any, Any]:
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
+def _derivatives(target: Target, layout: Layout, points: Any, directions: Any, batch: PyTree) -> tuple[list, list]:
+    """[value, gradient, slope, Hessian times direction] at each point: of the log prior, and of each row's term."""
+
+    def at(point_and_direction: tuple) -> tuple[list, list]:
+        point, direction = point_and_direction
+
+        def parts(function: Any) -> list:
+            value_and_grad = jax.value_and_grad(lambda t: function(layout.unravel(t)))
+            if direction is None:
+                return list(value_and_grad(point))
+            return [*chain(*jax.jvp(value_and_grad, (point,), (direction,)))]
+
+        prior = parts(target.log_prior)
+        if batch is None:
+            return prior, []
+        return prior, jax.vmap(lambda row: parts(lambda theta: target.log_likelihood(theta, row)))(batch)
+
+    return lax.map(at, (points, directions))
+
+
+def _remainder(parts: list[np.ndarray], u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Gradient at centre + u, Hessian at the centre times u, and value and gradient beyond the Taylor polynomial.
 
-    The gradient's polynomial is of first order (order 2) or zeroth order (order 1, where no Hessian is touched).
+    The gradient's polynomial is of first order, or of zeroth order where no Hessian is known.
     """
-    value_and_grad = jax.value_and_grad(function)
-    value, grad = value_and_grad(centre + u)
-    if order == 1:
-        value_0, grad_0 = value_and_grad(centre)
-        return grad, grad - grad_0, value - value_0 - grad_0 @ u, grad - grad_0
-    (value_0, grad_0), (slope, along) = jax.jvp(value_and_grad, (centre,), (u,))
-    return grad, along, value - value_0 - slope - 0.5 * along @ u, grad - grad_0 - along
+    (value, value_0), (grad, grad_0) = (np.split(part, 2) for part in parts[:2])
+    if len(parts) == 2:
+        return grad, grad - grad_0, value - value_0 - np.sum(grad_0 * u, axis=-1), grad - grad_0
+    slope, along = (part[len(value) :] for part in parts[2:])
+    return grad, along, value - value_0 - slope - 0.5 * np.sum(along * u, axis=-1), grad - grad_0 - along
 
 
-def _covariances(frame: Frame, num_data: Any, dense: bool, plain: Any, along: Any, terms: Any) -> dict[str, Any]:
+def _covariances(
+    root: Root, num_data: float, dense: bool, plain: np.ndarray, along: np.ndarray, terms: np.ndarray
+) -> dict[str, Any]:
     """Variances over the rows of N Sigma term_i for each gradient estimate; the covariance of N L' Hess_i u."""
 
-    def pulled(rows: Any) -> Any:
-        return num_data * jax.vmap(frame.pull)(rows - jnp.mean(rows, axis=0))
+    def pulled(rows: np.ndarray) -> np.ndarray:
+        return num_data * pull(root, rows - rows.mean(axis=0))
 
-    def variances(rows: Any) -> Any:
-        return jnp.sum(jax.vmap(frame.push)(rows) ** 2, axis=0) / max(rows.shape[0] - 1, 1)
+    def variances(rows: np.ndarray) -> np.ndarray:
+        return np.sum(push(root, rows) ** 2, axis=0) / max(len(rows) - 1, 1)
 
-    found = {"count": jnp.ones(()), "plain": variances(pulled(plain))}
+    found = {"count": np.ones(()), "plain": variances(pulled(plain))}
     if not dense:
         return {**found, "cv1": variances(pulled(terms))}
     linear, rest = pulled(along), pulled(terms)
-    curvature = linear.T @ linear / max(linear.shape[0] - 1, 1)
+    curvature = product(linear.T, linear) / max(len(linear) - 1, 1)
     return {**found, "cv1": variances(linear + rest), "cv2": variances(rest), "curvature": curvature}
 
 

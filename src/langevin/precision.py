@@ -1,4 +1,4 @@
-"""Float64 beside float32: functions whose NumPy constants JAX has not met before."""
+"""Float64 beside float32: functions whose constants JAX has not met before."""
 
 import copy
 import functools
@@ -6,29 +6,35 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
-# For code that runs once: compiling it takes longer than running it, and without optimisation two thirds as long.
-COMPILED_QUICKLY = {"xla_backend_optimization_level": 0}
-# For loops of a few seconds at most: half the time to compile.
-COMPILED_SOON = {"xla_cpu_use_fusion_emitters": False}
+from langevin.target import Target
 
 # Twins made before, each with the objects that it was made from: a notebook cell run anew makes new objects.
 _MADE: dict[tuple[int, ...], tuple[Any, list[Any]]] = {}
 _MOST_KEPT = 64
+_Jitted: Any = type(jax.jit(len))
 
 
-def isolated(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function with copies of the NumPy arrays that it closes over, holds, or finds among its module's names.
+def apart(target: Target, bits: int = 64) -> Target:
+    """The target for code that runs in float64, or in float32, whatever else sees it; see `isolated`."""
+    likelihood = None if target.log_likelihood is None else isolated(target.log_likelihood, bits)
+    return Target(isolated(target.log_prior, bits), likelihood)
+
+
+def isolated(function: Callable[..., Any], bits: int = 64) -> Callable[..., Any]:
+    """The same function with copies of the arrays that it closes over, holds, or finds among its module's names.
 
     JAX remembers a NumPy array by its identity together with the precision in which it was first traced, and fails to
     compile the other one. The anchor works in float64, so it must not show JAX the arrays that the float32 run uses.
-    Functions, methods, partials and callable objects are followed. The same captured objects give the same twin, so
-    that compiled code is found again.
+    With bits = 32 the copies have at most 32 bits, as float32 code needs them: a JAX array that was made under
+    jax_enable_x64 keeps its 64 bits. Functions, methods, partials, callable objects and plain containers are followed.
+    The same captured objects give the same twin, so that compiled code is found again.
     """
     captured: list[Any] = []
-    twin = _copied(function, {}, captured)
-    key = tuple(id(one) for one in captured)
+    twin = _Copies(bits, captured).of(function)
+    key = (bits, *(id(one) for one in captured))
     if key not in _MADE:
         while len(_MADE) >= _MOST_KEPT:
             del _MADE[next(iter(_MADE))]
@@ -36,61 +42,80 @@ def isolated(function: Callable[..., Any]) -> Callable[..., Any]:
     return _MADE[key][0]
 
 
-def _copied(value: Any, made: dict[int, Any], captured: list[Any]) -> Any:
-    if id(value) in made:
-        return made[id(value)]
-    if isinstance(value, np.ndarray):
-        captured.append(value)
-        made[id(value)] = value.copy()
-        return made[id(value)]
-    if isinstance(value, types.FunctionType):
-        return _copied_function(value, made, captured)
-    if isinstance(value, types.MethodType):
-        return types.MethodType(_copied(value.__func__, made, captured), _copied_object(value.__self__, made, captured))
-    if isinstance(value, functools.partial):
-        arguments = [_copied(part, made, captured) for part in value.args]
-        keywords = {name: _copied(part, made, captured) for name, part in value.keywords.items()}
-        return functools.partial(_copied(value.func, made, captured), *arguments, **keywords)
-    if isinstance(getattr(value, "__wrapped__", None), types.FunctionType):  # what jax.jit returns
-        return _copied(value.__wrapped__, made, captured)
-    if callable(value) and not isinstance(value, type) and not _of_a_library(type(value)):
-        return _copied_object(value, made, captured)
-    return value
+class _Copies:
+    """Copies made for one twin; what was copied is remembered, so that it is copied once."""
 
+    def __init__(self, bits: int, captured: list[Any]) -> None:
+        self.bits, self.captured = bits, captured
+        self.made: dict[int, Any] = {}
 
-def _copied_function(value: types.FunctionType, made: dict[int, Any], captured: list[Any]) -> Any:
-    captured.append(value)
-    scope = {name: value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__}
-    cells = value.__closure__ if value.__closure__ is not None else ()
-    twin = types.FunctionType(
-        value.__code__,
-        {**scope, "__builtins__": value.__globals__.get("__builtins__", __builtins__)},
-        value.__name__,
-        value.__defaults__,
-        tuple(types.CellType() for _ in cells),
-    )
-    twin.__kwdefaults__ = value.__kwdefaults__
-    # Entered before its parts are copied, so that functions which call each other end.
-    made[id(value)] = twin
-    for name, part in scope.items():
-        if not (callable(part) and _of_a_library(part)):
-            twin.__globals__[name] = _copied(part, made, captured)
-    for new, old in zip(twin.__closure__ if twin.__closure__ is not None else (), cells, strict=True):
-        new.cell_contents = _copied(old.cell_contents, made, captured)
-    return twin
-
-
-def _copied_object(value: Any, made: dict[int, Any], captured: list[Any]) -> Any:
-    """A shallow copy of an object with copies of the arrays among its attributes; as it is, if it has none."""
-    arrays = {n: a for n, a in getattr(value, "__dict__", {}).items() if isinstance(a, np.ndarray)}
-    captured.append(value)
-    if not arrays:
+    def of(self, value: Any) -> Any:
+        if id(value) in self.made:
+            return self.made[id(value)]
+        if isinstance(value, np.ndarray) or (isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)):
+            self.captured.append(value)
+            self.made[id(value)] = self._array(value)
+            return self.made[id(value)]
+        if isinstance(value, types.FunctionType):
+            return self._function(value)
+        if isinstance(value, types.MethodType):
+            return types.MethodType(self.of(value.__func__), self._object(value.__self__))
+        if isinstance(value, functools.partial):
+            keywords = {name: self.of(part) for name, part in value.keywords.items()}
+            return functools.partial(self.of(value.func), *map(self.of, value.args), **keywords)
+        if isinstance(value, _Jitted):
+            return self.of(value.__wrapped__)
+        if type(value) in (list, tuple, dict):
+            return self._container(value)
+        if callable(value) and not isinstance(value, type) and not _of_a_library(type(value)):
+            return self._object(value)
         return value
-    twin = made[id(value)] = copy.copy(value)
-    for name, array in arrays.items():
-        # Frozen dataclasses refuse plain assignment.
-        object.__setattr__(twin, name, _copied(array, made, captured))
-    return twin
+
+    def _container(self, value: Any) -> Any:
+        # What contains itself stays as it is inside.
+        self.made[id(value)] = value
+        if type(value) is dict:
+            return {name: self.of(part) for name, part in value.items()}
+        return type(value)(map(self.of, value))
+
+    def _array(self, value: Any) -> Any:
+        wide = value.dtype.itemsize > 4 and value.dtype.kind in "fiu"
+        if self.bits == 32 and wide:
+            return np.asarray(value).astype(f"{value.dtype.kind}4")
+        return value.copy() if isinstance(value, np.ndarray) else value
+
+    def _function(self, value: types.FunctionType) -> Any:
+        self.captured.append(value)
+        scope = {name: value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__}
+        cells = value.__closure__ if value.__closure__ is not None else ()
+        twin = types.FunctionType(
+            value.__code__,
+            {**scope, "__builtins__": value.__globals__.get("__builtins__", __builtins__)},
+            value.__name__,
+            None,
+            tuple(types.CellType() for _ in cells),
+        )
+        # Entered before its parts are copied, so that functions which call each other end.
+        self.made[id(value)] = twin
+        twin.__defaults__, twin.__kwdefaults__ = self.of(value.__defaults__), self.of(value.__kwdefaults__)
+        for name, part in scope.items():
+            if not (callable(part) and _of_a_library(part)):
+                twin.__globals__[name] = self.of(part)
+        for new, old in zip(twin.__closure__ if twin.__closure__ is not None else (), cells, strict=True):
+            new.cell_contents = self.of(old.cell_contents)
+        return twin
+
+    def _object(self, value: Any) -> Any:
+        """A shallow copy of an object with copies of the arrays among its attributes; as it is, if it has none."""
+        arrays = {n: a for n, a in getattr(value, "__dict__", {}).items() if isinstance(a, (np.ndarray, jax.Array))}
+        self.captured.append(value)
+        if not arrays:
+            return value
+        twin = self.made[id(value)] = copy.copy(value)
+        for name, array in arrays.items():
+            # Frozen dataclasses refuse plain assignment.
+            object.__setattr__(twin, name, self.of(array))
+        return twin
 
 
 def _of_a_library(part: Any) -> bool:

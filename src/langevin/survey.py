@@ -1,21 +1,19 @@
 """The survey of modes: do ascents from dispersed starts all end at the anchor's mode?"""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from langevin.anchor import Anchor
+from langevin.anchor.passes import Passes
+from langevin.anchor.roots import pull, push
 from langevin.data.source import DataSource
-from langevin.frame import Frame
-from langevin.precision import COMPILED_QUICKLY, isolated
-from langevin.target import Layout, Target
-
-PyTree = Any
+from langevin.limits import checkpoint, set_up
+from langevin.precision import apart
+from langevin.startup import own_programs
+from langevin.target import Target
 
 # A stream of its own: default_rng(seed) may be what the data were simulated from.
 _STREAM = 0x53555256
@@ -24,6 +22,8 @@ _SPREADS = (20.0, 40.0, 80.0)
 _PAIRS = 2
 _MAX_EVALUATIONS = 30
 _MAX_INNER_STEPS = 12
+# The whole Hessian comes with the anchor's program; beyond this its products with single vectors are quicker.
+_WHOLE_HESSIAN_UP_TO = 64
 # A start is too deep if log pi falls short of the mode's by ten times what it would in a Gaussian, |y|^2/2.
 _DEEPEST = 5.0
 # A mode counts if its Laplace mass is above exp(-15) = 3e-7 of the anchor's.
@@ -52,6 +52,7 @@ class Survey:
     cost: int
 
 
+@set_up()
 def survey(target: Target, source: DataSource | None, anchor: Anchor, seed: int) -> Survey:
     """Climbs from 12 dispersed starts, by Newton's method with trust regions, on at most 250 rows (d <= 50).
 
@@ -64,60 +65,129 @@ def survey(target: Target, source: DataSource | None, anchor: Anchor, seed: int)
         return Survey(0, (), 0, 0, np.zeros((0, d)), 0.0, 0)
     rng = np.random.default_rng([seed, _STREAM])
     half = np.repeat(_SPREADS, _PAIRS)[:, None] * rng.standard_normal((len(_SPREADS) * _PAIRS, d))
-    starts = np.concatenate([np.zeros((1, d)), half, -half])
+    starts = np.concatenate([half, -half])
     num_data = 1 if source is None else source.num_data
     rows = min(num_data, 100 + 5 * d)
-    batch = None
-    if source is not None:
-        picked = rng.choice(num_data, rows, replace=False, shuffle=False)
-        batch = jax.tree.map(lambda leaf: leaf[picked], source.arrays)
+    picked = None if source is None else rng.choice(num_data, rows, replace=False, shuffle=False)
     power = num_data / rows
-    likelihood = None if source is None else isolated(target.log_likelihood)
-    apart = Target(isolated(target.log_prior), likelihood)
-    frame = Frame(anchor.theta, (np.sqrt(power) * np.asarray(anchor.root[0], np.float64),))
-    with jax.enable_x64(True):
-        ends, settled, steps = jax.tree.map(np.asarray, _climb(apart, anchor.layout, frame, batch, power, starts))
-        back = np.linalg.norm(ends - ends[0], axis=1) < 1.0
-        other = settled & ~back
-        modes, which = _distinct(ends[other])
-        if len(modes):
-            masses = [_log_mass(apart, anchor.layout, frame, batch, power, y) for y in (ends[0], *modes)]
-            matters = np.asarray(masses[1:]) > masses[0] - _LOG_MASS
-            modes, elsewhere = modes[matters], int(np.sum(matters[which]))
-        else:
-            elsewhere = 0
+    with own_programs(), jax.enable_x64(True), np.errstate(all="ignore"):
+        shape = _Shape(apart(target), source, anchor, picked, power)
+        reference = _climb(shape, np.zeros(d), None)
+        climbs = [_climb(shape, start, reference) for start in starts]
+        back = [bool(np.linalg.norm(climb.end - reference.end) < 1.0) for climb in climbs]
+        others = [climb.end for climb, home in zip(climbs, back, strict=True) if climb.settled and not home]
+        modes, which = _distinct(np.reshape(others, (-1, d)))
+        least = shape.log_mass(reference.end) - _LOG_MASS if len(modes) else 0.0
+        matters = np.array([shape.log_mass(mode) > least for mode in modes], bool)
         # A sample of the rows has a curvature of its own, which rules what it says about the tail.
-        far = _far_moment(apart, anchor.layout, frame, batch, rng) if rows == num_data else 0.0
-    num_starts = len(starts) - 1
+        far = _far_moment(shape, d, rng) if rows == num_data else 0.0
+        found, elsewhere = shape.theta(modes[matters]), int(np.sum(matters[which]))
+    evaluations = sum(climb.evaluations for climb in (reference, *climbs))
     return Survey(
-        num_starts=num_starts,
+        num_starts=len(starts),
         spread=tuple(float(s * np.sqrt(power)) for s in _SPREADS),
         elsewhere=elsewhere,
-        lost=num_starts - int(np.sum(back[1:])) - elsewhere,
-        modes=anchor.theta + modes @ frame.blocks[0].T,
+        lost=len(starts) - sum(back) - elsewhere,
+        modes=found,
         far=far,
-        cost=(int(steps.sum()) + _FAR_DRAWS * len(_FAR_SPREADS)) * rows,
+        cost=(evaluations + _FAR_DRAWS * len(_FAR_SPREADS)) * rows,
     )
 
 
-def _log_density(target: Target, layout: Layout, frame: Frame, batch: PyTree, power: Any, y: Any) -> Any:
-    """Log prior / power + log likelihood of the rows: the posterior's shape at the resolution of the rows."""
-    theta = layout.unravel(frame.theta(y))
-    value = target.log_prior(theta) / power
-    if batch is None:
-        return value
-    return value + jnp.sum(jax.vmap(target.log_likelihood, (None, 0))(theta, batch))
+class _Shape:
+    """Log prior / power + log likelihood of some rows: the posterior's shape at their resolution, whitened there."""
+
+    def __init__(
+        self, target: Target, source: DataSource | None, anchor: Anchor, picked: np.ndarray | None, power: float
+    ) -> None:
+        passes = Passes(target, source, anchor.layout)
+        self._differentiate, self._power = passes.differentiate, power
+        self._centre, self._root = anchor.theta, (np.sqrt(power) * anchor.root[0],)
+        self._num_rows = 0 if picked is None else len(picked)
+        # As many rows as in the passes over all the data, so that their program serves; those beyond do not count.
+        self._batch = None
+        if source is not None and picked is not None:
+            filled = np.resize(picked, max(passes.chunk, len(picked)))
+            self._batch = jax.tree.map(lambda leaf: jax.device_put(leaf[filled]), source.arrays)
+
+    def theta(self, y: np.ndarray) -> np.ndarray:
+        """Flat parameters at y, of shape (..., d)."""
+        return self._centre + push(self._root, y)
+
+    def at(self, y: np.ndarray) -> tuple[float, np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+        """Value, gradient, and the map v -> Hessian v."""
+        if len(y) > _WHOLE_HESSIAN_UP_TO:
+            value, grad, _ = self._parts(y, np.zeros((1, len(y))))
+            return value, grad, lambda v: self._parts(y, v[None])[2][0]
+        value, grad, hessian = self._parts(y, np.eye(len(y)))
+        return value, grad, hessian.__matmul__
+
+    def log_mass(self, y: np.ndarray) -> float:
+        """Laplace approximation to the log mass of a mode, up to a constant; -inf unless the curvature is positive."""
+        value, _, times = self.at(y)
+        curvatures = np.linalg.eigvalsh(-np.stack([times(unit) for unit in np.eye(len(y))]))
+        if not curvatures[0] > 0:
+            return -np.inf
+        return self._power * value - 0.5 * float(np.sum(np.log(curvatures)))
+
+    def _parts(self, y: np.ndarray, directions: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        checkpoint("looking for other modes")
+        along = push(self._root, directions)
+        prior, likelihood = self._differentiate(self.theta(y), along, self._batch, 0, self._num_rows)
+        value, grad, products = (np.asarray(part) / self._power for part in prior)
+        if likelihood:
+            value, grad, products = (
+                p + np.asarray(q) for p, q in zip((value, grad, products), likelihood, strict=True)
+            )
+        return float(value), pull(self._root, grad), pull(self._root, products)
 
 
-def _far_moment(target: Target, layout: Layout, frame: Frame, batch: PyTree, rng: np.random.Generator) -> float:
+@dataclass(frozen=True)
+class _Climb:
+    """Where an ascent ended, with what log density, whether that is a stationary point, and what it took."""
+
+    end: np.ndarray
+    value: float
+    settled: bool
+    evaluations: int
+
+
+def _climb(shape: _Shape, start: np.ndarray, reference: _Climb | None) -> _Climb:
+    """Newton's method with a trust region, until a stationary point, the reference's surroundings or the last step."""
+    y, value, grad, times = start, -np.inf, np.zeros_like(start), None
+    trial, gain, bounded, radius = start, 1.0, False, max(float(np.linalg.norm(start)), 1.0)
+    evaluations, settled = 0, False
+    while not settled and radius > 1e-9 and evaluations < _MAX_EVALUATIONS:
+        if reference is not None and np.linalg.norm(y - reference.end) < 1.0:
+            break
+        evaluations += 1
+        new_value, new_grad, new_times = shape.at(trial)
+        usable = np.isfinite(new_value) and bool(np.all(np.isfinite(new_grad)))
+        if reference is not None:
+            usable &= not new_value < reference.value - _DEEPEST * (len(start) + np.sum(trial**2))
+        ratio = (new_value - value) / gain if usable else -np.inf
+        if np.isfinite(value):
+            length = float(np.linalg.norm(trial - y))
+            radius = 0.25 * length if ratio < 0.25 else 3.0 * radius if ratio > 0.75 and bounded else radius
+        if ratio > 1e-4:
+            y, value, grad, times = trial, new_value, new_grad, new_times
+        if times is None:
+            # A start without a density to climb from is pulled in by halves.
+            trial = 0.5 * trial
+        else:
+            step, gain, bounded = _newton_step(times, grad, radius)
+            trial, settled = y + step, not bounded and 0 <= gain < 1e-8
+    return _Climb(y, value, settled, evaluations)
+
+
+def _far_moment(shape: _Shape, d: int, rng: np.random.Generator) -> float:
     """Largest importance weight times |y|^2/d of draws y ~ N(0, s^2 I) beyond the bulk, at several scales s.
 
     weight = pi(y)/pi(0) exp(|y|^2/(2 s^2)) s^d
     """
-    d = layout.size
     s = np.repeat(_FAR_SPREADS, _FAR_DRAWS)
     y = s[:, None] * rng.standard_normal((len(s), d))
-    values = np.asarray(_values(target, layout, frame, batch, np.concatenate([np.zeros((1, d)), y])))
+    values = np.array([shape.at(point)[0] for point in (np.zeros(d), *y)])
     square = np.sum(y**2, axis=1)
     # The cube root of a chi-square variable is nearly normal (Wilson and Hilferty).
     border = d * (1.0 - 2.0 / (9.0 * d) + _BORDER * np.sqrt(2.0 / (9.0 * d))) ** 3
@@ -126,110 +196,36 @@ def _far_moment(target: Target, layout: Layout, frame: Frame, batch: PyTree, rng
     return float(np.exp(min(log_moment[counts].max(initial=-np.inf), 100.0)))
 
 
-@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
-def _values(target: Target, layout: Layout, frame: Frame, batch: PyTree, points: Any) -> Any:
-    return lax.map(partial(_log_density, target, layout, frame, batch, 1.0), points)
-
-
-@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
-def _climb(
-    target: Target, layout: Layout, frame: Frame, batch: PyTree, power: Any, starts: Any
-) -> tuple[Any, Any, Any]:
-    """End points, whether a stationary point was reached, evaluations. The first start finds the reference."""
-    log_density = partial(_log_density, target, layout, frame, batch, power)
-
-    def climbing(state: dict[str, Any]) -> Any:
-        home = jnp.linalg.norm(state["y"] - state["reference"]) < 1.0
-        return ~home & ~state["settled"] & (state["radius"] > 1e-9) & (state["evaluations"] < _MAX_EVALUATIONS)
-
-    def climb(state: dict[str, Any]) -> dict[str, Any]:
-        """Judges the proposed point, moves there if it is higher, and proposes the next one."""
-        value, grad = jax.value_and_grad(log_density)(state["trial"])
-        usable = jnp.isfinite(value) & jnp.all(jnp.isfinite(grad))
-        usable &= ~(value < state["floor"] - _DEEPEST * (starts.shape[1] + jnp.sum(state["trial"] ** 2)))
-        ratio = jnp.where(usable, value - state["value"], -jnp.inf) / state["gain"]
-        better = ratio > 1e-4
-        length = jnp.linalg.norm(state["trial"] - state["y"])
-        wider = jnp.where((ratio > 0.75) & state["bounded"], 3.0 * state["radius"], state["radius"])
-        radius = jnp.where(ratio < 0.25, 0.25 * length, wider)
-        y, value, grad = (
-            jnp.where(better, new, old)
-            for new, old in ((state["trial"], state["y"]), (value, state["value"]), (grad, state["grad"]))
-        )
-        started = jnp.isfinite(value)
-        radius = jnp.where(started, radius, state["radius"])
-        _, hessian_times = jax.linearize(jax.grad(log_density), y)
-        step, gain, bounded = _newton_step(hessian_times, grad, radius)
-        return {
-            "y": y,
-            "value": value,
-            "grad": grad,
-            "radius": radius,
-            # A start without a density to climb from is pulled in by halves.
-            "trial": jnp.where(started, y + step, 0.5 * state["trial"]),
-            "gain": jnp.where(started, gain, 1.0),
-            "bounded": started & bounded,
-            "settled": started & ~bounded & (gain >= 0) & (gain < 1e-8),
-            "evaluations": state["evaluations"] + 1,
-            "reference": state["reference"],
-            "floor": state["floor"],
-        }
-
-    def ascend(reference: tuple[Any, Any], start: Any) -> tuple[tuple[Any, Any], tuple[Any, Any, Any]]:
-        no = jnp.bool_(False)
-        state = {"y": start, "value": -jnp.inf, "grad": jnp.zeros_like(start), "trial": start, "gain": jnp.ones(())}
-        state |= {"radius": jnp.maximum(jnp.linalg.norm(start), 1.0), "bounded": no, "settled": no}
-        state |= {"evaluations": jnp.zeros((), int), "reference": reference[0], "floor": reference[1]}
-        end = lax.while_loop(climbing, climb, state)
-        first = jnp.isnan(reference[1])
-        reference = jax.tree.map(lambda new, old: jnp.where(first, new, old), (end["y"], end["value"]), reference)
-        return reference, (end["y"], end["settled"], end["evaluations"])
-
-    unknown = (jnp.full(starts.shape[1], jnp.nan), jnp.asarray(jnp.nan))
-    return lax.scan(ascend, unknown, starts)[1]
-
-
-def _newton_step(hessian_times: Any, grad: Any, radius: Any) -> tuple[Any, Any, Any]:
+def _newton_step(
+    hessian_times: Callable[[np.ndarray], np.ndarray], grad: np.ndarray, radius: float
+) -> tuple[np.ndarray, float, bool]:
     """Conjugate gradients up the quadratic model, to its top or to the trust region's border (Steihaug, 1983).
 
     Returns the step, the rise of the model and whether the border stopped it.
     """
-
-    def unfinished(state: tuple) -> Any:
-        _, _, residual, _, bounded, k = state
-        return ~bounded & (k < _MAX_INNER_STEPS) & (residual @ residual > 1e-4 * grad @ grad)
-
-    def improve(state: tuple) -> tuple:
-        step, image, residual, direction, _, k = state
+    step, image, residual, direction, bounded = np.zeros_like(grad), np.zeros_like(grad), grad, grad, False
+    for _ in range(_MAX_INNER_STEPS):
+        if not residual @ residual > 1e-4 * grad @ grad:
+            break
         curved = -hessian_times(direction)
         curvature = direction @ curved
-        alpha = residual @ residual / jnp.where(curvature > 0, curvature, 1.0)
-        bounded = (curvature <= 0) | (jnp.linalg.norm(step + alpha * direction) >= radius)
-        alpha = jnp.where(bounded, _to_border(step, direction, radius), alpha)
+        alpha = residual @ residual / curvature if curvature > 0 else np.inf
+        bounded = bool(curvature <= 0 or np.linalg.norm(step + alpha * direction) >= radius)
+        if bounded:
+            alpha = _to_border(step, direction, radius)
         remaining = residual - alpha * curved
-        conjugate = remaining + remaining @ remaining / (residual @ residual) * direction
-        return step + alpha * direction, image + alpha * curved, remaining, conjugate, bounded, k + 1
-
-    nothing = jnp.zeros_like(grad)
-    step, image, _, _, bounded, _ = lax.while_loop(
-        unfinished, improve, (nothing, nothing, grad, grad, jnp.bool_(False), 0)
-    )
-    return step, grad @ step - 0.5 * step @ image, bounded
+        step, image = step + alpha * direction, image + alpha * curved
+        if bounded:
+            break
+        direction = remaining + remaining @ remaining / (residual @ residual) * direction
+        residual = remaining
+    return step, float(grad @ step - 0.5 * step @ image), bounded
 
 
-def _to_border(step: Any, direction: Any, radius: Any) -> Any:
+def _to_border(step: np.ndarray, direction: np.ndarray, radius: float) -> float:
     """The t >= 0 with |step + t direction| = radius."""
     a, b, c = direction @ direction, step @ direction, step @ step - radius**2
-    return (-b + jnp.sqrt(jnp.maximum(b**2 - a * c, 0.0))) / a
-
-
-@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
-def _log_mass(target: Target, layout: Layout, frame: Frame, batch: PyTree, power: Any, y: Any) -> Any:
-    """Laplace approximation to the log mass of a mode, up to a constant; -inf where the curvature is not positive."""
-    log_density = partial(_log_density, target, layout, frame, batch, power)
-    curvatures = jnp.linalg.eigvalsh(-jax.hessian(log_density)(y))
-    mass = power * log_density(y) - 0.5 * jnp.sum(jnp.log(jnp.maximum(curvatures, 1e-300)))
-    return jnp.where(curvatures[0] > 0, mass, -jnp.inf)
+    return float((-b + np.sqrt(max(b**2 - a * c, 0.0))) / a)
 
 
 def _distinct(ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from langevin.analysis.regime import regime_of
+from langevin.analysis.regimes import regime_of
 from langevin.anchor import Anchor, laplace
 from langevin.data.source import DataSource, as_source
 from langevin.data.subsample import Full, Subsample, WithoutReplacement

@@ -10,9 +10,9 @@ from scipy import linalg, stats
 
 import langevin as lv
 from langevin.analysis import STATUSES, Estimate, errorbars, estimate, extrapolate, quantiles, regime
-from langevin.analysis.quantiles import weighted_quantiles
 from langevin.analysis.law import law
-from langevin.analysis.regime import regime_of
+from langevin.analysis.marginals import weighted_quantiles
+from langevin.analysis.regimes import regime_of
 from langevin.analysis.statuses import worse
 from langevin.anchor import Anchor
 from langevin.engine.draws import Draws

@@ -47,7 +47,7 @@ SMALL = "xla_cpu_small_while_loop_byte_threshold=65536"
     ids=["nothing set", "other flags", "left alone", "the user's own options"],
 )
 def test_the_small_loop_option_respects_the_user(environment, expected, monkeypatch):
-    from langevin.engine.flags import request_small_loops
+    from langevin.startup import request_small_loops
 
     for name in ("XLA_FLAGS", "LANGEVIN_KEEP_XLA_FLAGS"):
         monkeypatch.delenv(name, raising=False)

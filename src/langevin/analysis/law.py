@@ -1,6 +1,6 @@
 """What the kernel's own theory says of a run: how long it remembers, and how far its law is from the posterior's."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +47,8 @@ def law(ledger: "Ledger", index: tuple[int, ...], rows: Rows, pool: bool) -> Law
     2 sqrt(d/independent) of the whole, which is taken off `growth`. For minibatches that are not independent between
     steps an upper bound, since their noise cancels over an epoch. Cost: some tens of O(d^3).
     """
-    kernel = ledger.kernel
-    if ledger.exact or ledger.anchor is None or ledger.outer is None or not kernel.has_theory:  # type: ignore[union-attr]
+    kernel: Any = ledger.kernel
+    if ledger.exact or ledger.anchor is None or ledger.outer is None or not kernel.has_theory:
         return None
     precision = ledger.coordinates.precision(ledger.anchor)
     share = rows.omega / rows.omega.sum()
@@ -56,7 +56,7 @@ def law(ledger: "Ledger", index: tuple[int, ...], rows: Rows, pool: bool) -> Law
     weight = np.add.reduceat(share, first)
     step = np.add.reduceat(share * rows.step, first) / weight
     steps = np.add.reduceat(rows.delta / rows.step, first)
-    rates = [kernel.relaxation(precision, float(delta)) for delta in step]  # type: ignore[union-attr]
+    rates = [kernel.relaxation(precision, float(delta)) for delta in step]
     relaxations = float(np.dot(steps, rates))
     units = len(ledger.units(ledger.chains)) if pool else 1
     independent = max(min(relaxations, ledger.num_steps) * units, 1.0)
@@ -66,7 +66,7 @@ def law(ledger: "Ledger", index: tuple[int, ...], rows: Rows, pool: bool) -> Law
     root = vectors * np.sqrt(values)
 
     def excess(noise: Array) -> Array:
-        found = [kernel.bias(precision, noise, float(delta)) for delta in step]  # type: ignore[union-attr]
+        found = [kernel.bias(precision, noise, float(delta)) for delta in step]
         return np.einsum("k,kij->ij", weight, np.array(found))
 
     def growth(matrix: Array) -> float:

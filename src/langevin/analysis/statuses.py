@@ -28,8 +28,8 @@ ALL = (
     ),
     Status(
         "hard_bound",
-        "the density is zero at points that the chains can reach: a hard bound cuts the posterior, and gradients cannot "
-        "see it",
+        "the density is zero at points that the chains can reach: a hard bound cuts the posterior, and gradients "
+        "cannot see it",
         "Transform the parameter so that it is free (log for a positive one, logit for one in an interval).",
         bar=False,
     ),

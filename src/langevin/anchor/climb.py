@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.anchor.passes import Passes, log_likelihood, log_prior
+from langevin.anchor.roots import pull, push
+from langevin.limits import checkpoint
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -48,17 +50,6 @@ def lbfgs(passes: Passes, flat: np.ndarray, root: tuple[np.ndarray, ...], most: 
     return flat + push(root, found.x)
 
 
-def push(root: tuple[np.ndarray, ...], z: np.ndarray) -> np.ndarray:
-    """L z."""
-    parts = np.split(z, np.cumsum([len(block) for block in root])[:-1])
-    return np.concatenate([b * p if b.ndim == 1 else b @ p for b, p in zip(root, parts, strict=True)])
-
-
-def pull(root: tuple[np.ndarray, ...], grad: np.ndarray) -> np.ndarray:
-    """L' grad."""
-    return push(tuple(block.T for block in root), grad)
-
-
 def adam(passes: Passes, flat: np.ndarray, sd: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Near the mode by Adam on minibatches, with a rate that falls to 0 as a cosine. Cost: 2000 n datum visits.
 
@@ -68,6 +59,7 @@ def adam(passes: Passes, flat: np.ndarray, sd: np.ndarray, rng: np.random.Genera
     size = int(np.clip(_ADAM_FLOATS // passes.layout.size, 32, 1024))
     unit, state = sd * np.sqrt(passes.num_rows), (flat, np.zeros_like(flat), np.zeros_like(flat))
     for m in range(1, _ADAM_STEPS + 1):
+        checkpoint("looking for the posterior mode")
         rows = rng.integers(passes.num_rows, size=size)
         batch = jax.tree.map(lambda leaf, rows=rows: leaf[rows], passes.arrays)
         rate = 0.5 * _ADAM_RATE * (1.0 + np.cos(np.pi * m / _ADAM_STEPS))
@@ -81,7 +73,8 @@ def _adam_step(
     target: Target, layout: Layout, state: Any, unit: Any, batch: PyTree, scale: Any, m: Any, rate: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     theta, mean, square = state
-    likelihood, prior = log_likelihood(target, layout, batch, jnp.asarray(0)), log_prior(target, layout)
+    kept = jnp.ones(jax.tree.leaves(batch)[0].shape[0], bool)
+    likelihood, prior = log_likelihood(target, layout, batch, kept), log_prior(target, layout)
     grad = unit * jax.grad(lambda t: prior(t) + scale * likelihood(t))(theta)
     # A batch without a finite gradient moves nothing.
     grad = jnp.where(jnp.all(jnp.isfinite(grad)), grad, 0.0)

@@ -116,8 +116,9 @@ def inverse_root(precision: np.ndarray) -> np.ndarray:
     their digits. Cost: O(d^3).
     """
     scaled, scale = unit_diagonal(precision)
-    upper = np.linalg.cholesky(scaled[::-1, ::-1])[::-1, ::-1]
-    from scipy.linalg import solve_triangular
-
-    root = solve_triangular(upper, np.eye(len(upper)), trans="T", lower=False)
+    lower = np.linalg.cholesky(scaled[::-1, ::-1])[::-1, ::-1].T
+    root = np.eye(len(lower))
+    # Forward substitution by hand: SciPy's takes longer to import than this does, up to the largest matrices here.
+    for j in range(len(lower)):
+        root[j] = (root[j] - lower[j, :j] @ root[:j]) / lower[j, j]
     return np.tril(scale[:, None] * root)

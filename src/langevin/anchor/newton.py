@@ -31,7 +31,7 @@ class Point:
     @classmethod
     def at(cls, passes: Passes, flat: np.ndarray, rounding: float = 0.0) -> "Point":
         """One pass gives value, gradient and Hessian together."""
-        return cls(flat, passes.prior(flat, 2), passes.likelihood(flat, 2), rounding)
+        return cls(flat, *passes.parts(flat, 2), rounding)
 
     @property
     def value(self) -> float:

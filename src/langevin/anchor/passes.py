@@ -1,5 +1,6 @@
 """Passes over the data in float64: value, gradient and curvature of the log density, a chunk of rows at a time."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -7,12 +8,24 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
+from langevin.limits import checkpoint
+from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON
 from langevin.target import Layout, Target
 
 PyTree = Any
-# Rows times parameters that are differentiated at once: 8 MB, where passes were quickest at d = 10 and d = 300.
+# Value, gradient, and the Hessian's products with the directions if there are any.
+Parts = list[np.ndarray]
+# Rows times parameters that one device call takes.
 _CHUNK_FLOATS = 2**20
+# Rows differentiated at once. Small matrix products stay on one core, so that no sum depends on the number of cores;
+# and a few rows of a chunk cost little more than those rows.
+_BLOCK = 256
+# Up to so many rows times parameters, compiling with optimisation takes longer than it saves.
+_SMALL = 2**19
+# Chunks under way on the device while the host adds up the earlier ones.
+_AHEAD = 2
 
 
 class Passes:
@@ -26,38 +39,65 @@ class Passes:
         self.target, self.layout, self.cost, self.scale = target, layout, 0, 1.0
         self.arrays = None if source is None else source.arrays
         self.num_rows = 0 if source is None else source.num_data
+        # The subsample of large data shares the program of the whole.
+        compiled = _quickly if self.num_rows * layout.size <= _SMALL else _soon
+        self.differentiate = partial(compiled, target, layout)
         if rows is not None:
             self.arrays = jax.tree.map(lambda leaf: leaf[rows], source.arrays)
             self.num_rows, self.scale = len(rows), source.num_data / len(rows)
 
-    def prior(self, flat: np.ndarray, order: int) -> list[np.ndarray]:
-        """[value, gradient, Hessian] of the log prior, up to `order`."""
-        return [np.asarray(part) for part in _prior(self.target, self.layout, order, flat)]
+    def parts(self, flat: np.ndarray, order: int) -> tuple[Parts, Parts]:
+        """[value, gradient, Hessian], up to `order`, of the log prior and of the log likelihood. Cost: all rows."""
+        directions = np.eye(self.layout.size) if order == 2 else None
+        if self.arrays is None:
+            self.cost += 1
+            checkpoint("looking for the posterior mode")
+            prior = [np.asarray(part) for part in self.differentiate(flat, directions, None, 0, 0)[0]]
+            return prior, [np.zeros_like(part) for part in prior]
+        found: list[Parts] = []
 
-    def likelihood(self, flat: np.ndarray, order: int) -> list[np.ndarray]:
-        """[value, gradient, Hessian] of the log likelihood, up to `order`. Cost: a visit to every row."""
-        shapes = [(), (self.layout.size,), (self.layout.size, self.layout.size)]
-        zero = [np.zeros(shape) for shape in shapes[: order + 1]]
-        return self.over(partial(_likelihood, self.target, self.layout, order, flat), zero)
+        def chunk(batch: PyTree, seen: int) -> Any:
+            prior, likelihood = self.differentiate(flat, directions, batch, seen, self.chunk)
+            if not found:
+                found.append(prior)
+            return likelihood
 
-    def total(self, flat: np.ndarray, order: int) -> list[np.ndarray]:
+        likelihood = self.over(chunk)
+        return [np.asarray(part) for part in found[0]], likelihood
+
+    def total(self, flat: np.ndarray, order: int) -> Parts:
         """[value, gradient, Hessian] of the log density, up to `order`."""
-        likelihood = self.likelihood(flat, order)
-        return [p + q for p, q in zip(self.prior(flat, order), likelihood, strict=True)]
+        return [p + q for p, q in zip(*self.parts(flat, order), strict=True)]
 
-    def over(self, add: Callable[..., Any], zero: Any) -> Any:
-        """The sum of `add(total, batch, seen)` over chunks; nothing waits for the device until the end."""
-        self.cost += max(self.num_rows, 1)
-        total = zero
+    def over(self, chunk: Callable[[PyTree, int], Any]) -> Any:
+        """The sum of `chunk(batch, seen)` over the data, in order; the first `seen` rows of a batch do not count."""
+        self.cost += self.num_rows
+        waiting: deque[Any] = deque()
+        total = None
         for batch, seen in self._chunks():
-            total = add(total, batch, seen)
-        return jax.tree.map(lambda part: self.scale * np.asarray(part), total)
+            checkpoint("looking for the posterior mode")
+            waiting.append(chunk(batch, seen))
+            if len(waiting) > _AHEAD:
+                total = _added(total, waiting.popleft())
+        for part in waiting:
+            total = _added(total, part)
+        return jax.tree.map(lambda part: self.scale * part, total)
 
     def _chunks(self) -> Iterator[tuple[PyTree, int]]:
-        size = min(chunk_size(self.layout.size), self.num_rows)
-        for start in range(0, self.num_rows, max(size, 1)):
+        size = self.chunk
+        for start in range(0, self.num_rows, size):
             first = min(start, self.num_rows - size)
             yield jax.tree.map(lambda leaf, first=first: leaf[first : first + size], self.arrays), start - first
+
+    @property
+    def chunk(self) -> int:
+        """Rows of one device call."""
+        return min(chunk_size(self.layout.size), self.num_rows)
+
+
+def _added(total: Any, part: Any) -> Any:
+    part = jax.tree.map(np.asarray, part)
+    return part if total is None else jax.tree.map(np.add, total, part)
 
 
 def chunk_size(num_parameters: int) -> int:
@@ -70,38 +110,52 @@ def log_prior(target: Target, layout: Layout) -> Callable[[jax.Array], jax.Array
     return lambda t: target.log_prior(layout.unravel(t))
 
 
-def log_likelihood(target: Target, layout: Layout, batch: PyTree, seen: jax.Array) -> Callable[[jax.Array], jax.Array]:
-    """The log likelihood of a flat vector, summed over the batch without its first `seen` rows."""
+def log_likelihood(target: Target, layout: Layout, batch: PyTree, kept: Any) -> Callable[[jax.Array], jax.Array]:
+    """The log likelihood of a flat vector, summed over the rows that are kept."""
 
     def total(t: jax.Array) -> jax.Array:
         values = jax.vmap(target.log_likelihood, (None, 0))(layout.unravel(t), batch)
-        return jnp.sum(jnp.where(jnp.arange(values.shape[0]) >= seen, values, 0.0))
+        return jnp.sum(lax.select(kept, values, lax.full_like(values, 0.0)))
 
     return total
 
 
-def _parts(function: Callable[[jax.Array], jax.Array], flat: jax.Array, order: int) -> list:
-    if order == 0:
-        return [function(flat)]
-    if order == 1:
+def _differentiate(
+    target: Target, layout: Layout, flat: Any, directions: Any, batch: PyTree, first: Any, stop: Any
+) -> tuple[list, list]:
+    """Parts of the log prior, and of the log likelihood summed over rows first ... stop-1 of the batch."""
+    prior = _parts(log_prior(target, layout), flat, directions)
+    if batch is None:
+        return prior, []
+    num_rows = jax.tree.leaves(batch)[0].shape[0]
+    size = min(_BLOCK, num_rows)
+
+    def add(block: Any, total: list) -> list:
+        start = lax.min(block * size, num_rows - size)
+        rows = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, size), batch)
+        number = start + lax.iota(start.dtype, size)
+        kept = (number >= lax.max(block * size, first)) & (number < stop)
+        parts = _parts(log_likelihood(target, layout, rows, kept), flat, directions)
+        return [a + b for a, b in zip(total, parts, strict=True)]
+
+    zero = [lax.full_like(part, 0.0) for part in prior]
+    return prior, lax.fori_loop(first // size, (stop + size - 1) // size, add, zero)
+
+
+def _parts(function: Callable[[jax.Array], jax.Array], flat: jax.Array, directions: Any) -> list:
+    if directions is None:
         return list(jax.value_and_grad(function)(flat))
 
     def grad(t: jax.Array) -> tuple:
         value, slope = jax.value_and_grad(function)(t)
-        return slope, (value, slope)
+        return slope, value
 
-    hessian, (value, slope) = jax.jacfwd(grad, has_aux=True)(flat)
-    return [value, slope, hessian]
+    def along(direction: jax.Array) -> tuple:
+        return jax.jvp(grad, (flat,), (direction,), has_aux=True)
 
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _prior(target: Target, layout: Layout, order: int, flat: jax.Array) -> list:
-    return _parts(log_prior(target, layout), flat, order)
+    slope, products, value = jax.vmap(along, out_axes=(None, 0, None))(directions)
+    return [value, slope, products]
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _likelihood(
-    target: Target, layout: Layout, order: int, flat: jax.Array, total: list, batch: PyTree, seen: jax.Array
-) -> list:
-    parts = _parts(log_likelihood(target, layout, batch, seen), flat, order)
-    return [a + b for a, b in zip(total, parts, strict=True)]
+_quickly = jax.jit(_differentiate, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
+_soon = jax.jit(_differentiate, static_argnums=(0, 1), compiler_options=COMPILED_SOON)

@@ -12,7 +12,9 @@ from langevin.anchor.passes import Passes, chunk_size
 from langevin.anchor.wide import wide_anchor
 from langevin.data.source import as_source
 from langevin.errors import AnchorError
-from langevin.precision import isolated
+from langevin.limits import set_up
+from langevin.precision import apart
+from langevin.startup import own_programs
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -24,6 +26,7 @@ _SUBSAMPLE, _ROWS_PER_PARAMETER = 10_000, 50
 _RESOLVED = 1e-11
 
 
+@set_up()
 def laplace(target: Target, data: PyTree, theta_0: PyTree, *, max_steps: int = 100, seed: int = 0) -> Anchor:
     """The posterior mode and the Laplace approximation there, in float64; the method is picked by size.
 
@@ -49,14 +52,13 @@ def laplace(target: Target, data: PyTree, theta_0: PyTree, *, max_steps: int = 1
     layout = Layout.of(theta_0)
     source = None if data is None else as_source(data)
     flat = np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(theta_0)])
-    likelihood = None if target.log_likelihood is None else isolated(target.log_likelihood)
-    apart = Target(isolated(target.log_prior), likelihood)
+    twin = apart(target)
     num_data = 1 if source is None else source.num_data
-    with jax.enable_x64(True):
-        apart.check(theta_0, None if source is None else source.arrays)
+    with own_programs(), jax.enable_x64(True):
+        twin.check(theta_0, None if source is None else source.arrays)
         if layout.size <= _MOST_DENSE and num_data * layout.size**2 <= _MOST_PRODUCTS:
-            return _dense(apart, source, layout, flat, max_steps, seed)
-        return wide_anchor(apart, source, layout, flat, max_steps, np.random.default_rng(seed))
+            return _dense(twin, source, layout, flat, max_steps, seed)
+        return wide_anchor(twin, source, layout, flat, max_steps, np.random.default_rng(seed))
 
 
 def _dense(target: Target, source: Any, layout: Layout, flat: np.ndarray, max_steps: int, seed: int) -> Anchor:

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.anchor.approximation import Anchor
-from langevin.anchor.climb import adam, lbfgs, needs_minibatches, num_passes, pull
+from langevin.anchor.climb import adam, lbfgs, needs_minibatches, num_passes
 from langevin.anchor.curvature import Curvature, inverse_root, named
 from langevin.anchor.passes import Passes, log_likelihood, log_prior
+from langevin.anchor.roots import pull
 from langevin.errors import AnchorError
 from langevin.target import Layout, Target
 
@@ -53,7 +54,7 @@ def wide_anchor(
     # Whitened by the curvature at the mode, a second climb is short: most often it ends where it starts.
     flat = lbfgs(passes, flat, root, min(max_steps, num_passes(passes)))
     flat = flat.astype(np.float32).astype(np.float64)
-    prior, likelihood = passes.prior(flat, 1), passes.likelihood(flat, 1)
+    prior, likelihood = passes.parts(flat, 1)
     if not np.all(np.isfinite(prior[1] + likelihood[1])):
         raise AnchorError(
             "no posterior mode: the climb left the region where the log density is finite. Use a proper prior, or "
@@ -75,7 +76,7 @@ def wide_anchor(
 
 def _refuse_runaway(passes: Passes, start: np.ndarray, flat: np.ndarray) -> None:
     """From a proper mode the log density falls along the ray from theta_0; without one it goes on rising."""
-    here, beyond = (float(passes.total(start + far * (flat - start), 0)[0]) for far in (1.0, 10.0))
+    here, beyond = (float(passes.total(start + far * (flat - start), 1)[0]) for far in (1.0, 10.0))
     if beyond >= here and not np.array_equal(start, flat):
         raise AnchorError(
             f"no posterior mode: the log density keeps rising, from {here:.6g} to {beyond:.6g}, ten times as far from "
@@ -117,9 +118,9 @@ def _root(passes: Passes, source: Any, flat: np.ndarray, rng: np.random.Generato
 
 
 def _dense_block(few: Passes, start: int, stop: int, flat: np.ndarray) -> tuple[np.ndarray, bool]:
-    zero = np.zeros((stop - start, stop - start))
     hessian = np.asarray(_prior_block(few.target, few.layout, start, stop, flat))
-    hessian = hessian + few.over(partial(_block, few.target, few.layout, start, stop, flat), zero)
+    if few.arrays is not None:
+        hessian = hessian + few.over(partial(_block, few.target, few.layout, start, stop, flat))
     curvature = Curvature.of(-0.5 * hessian - 0.5 * hessian.T)
     return inverse_root(curvature.tamed()), curvature.positive
 
@@ -128,8 +129,10 @@ def _diagonal_block(
     few: Passes, start: int, stop: int, flat: np.ndarray, prior: np.ndarray, squares: np.ndarray
 ) -> tuple[np.ndarray, bool]:
     total, stand_in = prior + squares, np.abs(prior) + squares
-    if few.num_rows >= min(_FEWEST_ROWS, few.scale * few.num_rows):
-        total = prior - few.over(partial(_diagonal, few.target, few.layout, start, stop, flat), np.zeros(stop - start))
+    if few.arrays is None:
+        total = prior
+    elif few.num_rows >= min(_FEWEST_ROWS, few.scale * few.num_rows):
+        total = prior - few.over(partial(_diagonal, few.target, few.layout, start, stop, flat))
     if not np.all(stand_in > 0.0):
         raise AnchorError(
             f"not determined: {named(start + np.flatnonzero(stand_in <= 0.0), few.layout)}, on which the log density "
@@ -141,11 +144,10 @@ def _diagonal_block(
 
 def _squares(passes: Passes, source: Any, flat: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Sum over the data of the squared gradients of one datum each, from random rows."""
-    zero = np.zeros(passes.layout.size)
     if source is None:
-        return zero
+        return np.zeros(passes.layout.size)
     few = _rows(passes, source, max(_FISHER_FLOATS / passes.layout.size, _FEWEST_ROWS), rng)
-    squares = few.over(partial(_squared_grads, passes.target, passes.layout, flat), zero)
+    squares = few.over(partial(_squared_grads, passes.target, passes.layout, flat))
     passes.cost += few.cost
     return squares
 
@@ -165,10 +167,8 @@ def _prior_block(target: Target, layout: Layout, start: int, stop: int, flat: ja
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _block(
-    target: Target, layout: Layout, start: int, stop: int, flat: Any, total: Any, batch: PyTree, seen: Any
-) -> jax.Array:
-    return total + _part_hessian(log_likelihood(target, layout, batch, seen), start, stop, flat)
+def _block(target: Target, layout: Layout, start: int, stop: int, flat: Any, batch: PyTree, seen: Any) -> jax.Array:
+    return _part_hessian(log_likelihood(target, layout, batch, _kept(batch, seen)), start, stop, flat)
 
 
 def _part_hessian(function: Any, start: int, stop: int, flat: jax.Array) -> jax.Array:
@@ -181,10 +181,12 @@ def _prior_basis(target: Target, layout: Layout, start: int, stop: int, flat: ja
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _diagonal(
-    target: Target, layout: Layout, start: int, stop: int, flat: Any, total: Any, batch: PyTree, seen: Any
-) -> jax.Array:
-    return total + _part_diagonal(log_likelihood(target, layout, batch, seen), start, stop, flat)
+def _diagonal(target: Target, layout: Layout, start: int, stop: int, flat: Any, batch: PyTree, seen: Any) -> jax.Array:
+    return _part_diagonal(log_likelihood(target, layout, batch, _kept(batch, seen)), start, stop, flat)
+
+
+def _kept(batch: PyTree, seen: Any) -> Any:
+    return jnp.arange(jax.tree.leaves(batch)[0].shape[0]) >= seen
 
 
 def _part_diagonal(function: Any, start: int, stop: int, flat: jax.Array) -> jax.Array:
@@ -210,10 +212,9 @@ def _prior_probes(target: Target, layout: Layout, start: int, stop: int, flat: j
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _squared_grads(target: Target, layout: Layout, flat: Any, total: Any, batch: PyTree, seen: Any) -> jax.Array:
+def _squared_grads(target: Target, layout: Layout, flat: Any, batch: PyTree, seen: Any) -> jax.Array:
     def grad(datum: PyTree) -> jax.Array:
         return jax.grad(lambda t: target.log_likelihood(layout.unravel(t), datum))(flat)
 
     grads = jax.vmap(grad)(batch)
-    kept = jnp.arange(grads.shape[0]) >= seen
-    return total + jnp.sum(jnp.where(kept[:, None], grads**2, 0.0), axis=0)
+    return jnp.sum(jnp.where(_kept(batch, seen)[:, None], grads**2, 0.0), axis=0)

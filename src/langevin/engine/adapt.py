@@ -39,7 +39,13 @@ def adapt_step(
         >>> ledger = lv.run(
         ...     model.target, model.data, model.theta_0, kernel=lv.MALA(), schedule=schedule, num_steps=1000)
     """
-    require(isinstance(kernel, ExactKernel), "kernel", kernel, "an exact kernel: lv.MALA(), lv.HMC() or lv.RWM()", "lv.MALA()")
+    require(
+        isinstance(kernel, ExactKernel),
+        "kernel",
+        kernel,
+        "an exact kernel: lv.MALA(), lv.HMC() or lv.RWM()",
+        "lv.MALA()",
+    )
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     num_steps, seed = whole_number("num_steps", num_steps, 10, try_this=1000), whole_number("seed", seed, 0)
     goal = kernel.target_acceptance if target_acceptance is None else target_acceptance

@@ -25,8 +25,8 @@ from langevin.engine.evaluate import (
 )
 from langevin.engine.program import Program
 from langevin.kernels.protocol import noise_shape
-from langevin.precision import COMPILED_QUICKLY, COMPILED_SOON
 from langevin.random import Clock
+from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON
 
 # A jax.Array, a tracer of one, or on the way in a NumPy array.
 Array = Any
@@ -64,7 +64,7 @@ class Output(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """State of the chains, memory of the gradient and sums of the open row, each with leading axes (settings, chains)."""
+    """State of the chains, memory of the gradient and sums of the open row; leading axes (settings, chains)."""
 
     state: PyTree
     memory: PyTree
@@ -245,8 +245,8 @@ def initial_carry(program: Program, parts: Parts, keys: dict[str, Array], z: Arr
     counted += ["visits"] if program.rounds or program.source == "stateful" else []
     sums |= {name: number for name in counted}
     empty = jax.tree.map(lambda leaf: np.zeros((settings, len(z), *leaf.shape), leaf.dtype), sums)
-    every = jax.tree.map(lambda leaf: np.array(np.broadcast_to(leaf, (settings, *leaf.shape))), (state, memory))
-    return Carry(*every, empty)
+    state, memory = jax.tree.map(lambda leaf: np.array(np.broadcast_to(leaf, (settings, *leaf.shape))), (state, memory))
+    return Carry(state, memory, empty)
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=COMPILED_QUICKLY)

@@ -21,7 +21,7 @@ PyTree = Any
 class Parts(NamedTuple):
     """The arrays that stay the same through a run.
 
-    `newton` takes a gradient to the step Sigma grad; `borders` are the |z|^2 where the bulk ends and the far tail begins.
+    `newton` takes a gradient to the step Sigma grad; at the |z|^2 of `borders` the bulk ends and the far tail begins.
     """
 
     kernel: Any

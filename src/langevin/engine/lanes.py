@@ -58,8 +58,7 @@ class Group:
     def place(self, carry: Carry) -> None:
         """Takes over a carry, bound to the device of the data: one that is free to move would be compiled for anew."""
         leaves = jax.tree.leaves(self.call.parts.data)
-        where = next(iter(leaves[0].devices())) if leaves else jax.config.jax_default_device
-        self.carry = jax.device_put(carry, jax.devices()[0] if where is None else where)
+        self.carry = jax.device_put(carry, next(iter(leaves[0].devices())) if leaves else None)
 
     def restore(self, carry: Carry) -> None:
         """The state of these chains among all of a checkpoint's; the device takes over buffers, so it gets copies."""

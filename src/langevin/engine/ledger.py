@@ -144,12 +144,11 @@ class Ledger:
 
         names = ("values", "corrections", "outer", "acceptance", "visits", "far")
         changed = {name: joined([getattr(ledger, name) for ledger in ledgers]) for name in names}
-        draws = [ledger.draws for ledger in ledgers]
-        if all(draw is not None and np.array_equal(draw.m, draws[0].m) for draw in draws):
+        draws = [ledger.draws for ledger in ledgers if ledger.draws is not None]
+        changed["draws"] = None
+        if len(draws) == len(ledgers) and all(np.array_equal(draw.m, draws[0].m) for draw in draws):
             theta, grad = (joined([getattr(draw, name) for draw in draws]) for name in ("theta", "grad"))
             changed["draws"] = replace(draws[0], theta=theta, grad=grad)
-        else:
-            changed["draws"] = None
         return replace(self, chains=chains, checkpoint=None, **changed)
 
 

@@ -17,7 +17,6 @@ from langevin.engine import setup
 from langevin.engine.block import Block, Carry
 from langevin.engine.books import Books, Checkpoint, Rows, Sent
 from langevin.engine.checks import whole_number
-from langevin.engine.interrupt import stop_requests
 from langevin.engine.lanes import Group, num_groups
 from langevin.engine.ledger import Ledger
 from langevin.engine.program import MOST_ROWS, device_row_steps, row_steps
@@ -25,7 +24,9 @@ from langevin.engine.progress import Progress
 from langevin.errors import Diverged
 from langevin.gradients import Minibatch
 from langevin.kernels import SGLD
+from langevin.limits import stop_requests
 from langevin.schedules import Schedule
+from langevin.startup import own_programs
 from langevin.target import Target
 
 PyTree = Any
@@ -70,9 +71,9 @@ def run(
     see `Program`). Array-valued schedule parameters add leading axes to every result, with common random numbers.
 
     `coordinates=lv.Preconditioned.by(matrix)` moves in units of a matrix, `lv.Whitened.by(anchor)` in those of the
-    posterior, from draws of the Laplace approximation and in antithetic pairs. There a step from the far tail, the outer
-    1e-4 of the chi-square law of |z|^2, sees `guard` minibatches (of `WithReplacement`) in place of one, and sqrt(guard)
-    of them in the outer 1e-2.
+    posterior, from draws of the Laplace approximation and in antithetic pairs. There a step from the far tail, the
+    outer 1e-4 of the chi-square law of |z|^2, sees `guard` minibatches (of `WithReplacement`) in place of one, and
+    sqrt(guard) of them in the outer 1e-2.
 
     Cost: num_steps * n datum visits a chain. Memory does not grow with num_steps. Ctrl-C returns the partial ledger.
 
@@ -148,12 +149,13 @@ class Run:
     ) -> None:
         """Runs until transition num_steps, or to a block's border after the `deadline` of `monotonic` or a Ctrl-C."""
         display = Progress(self.m, num_steps, self.settings * len(self.call.chains), progress)
-        with stop_requests() as stop_requested:
+        with stop_requests() as stop_requested, own_programs():
             if self._groups[0].carry is None:
                 self._start()
             waiting, count = None, _FIRST_STEPS
             while self.m < num_steps and not stop_requested():
-                if deadline is not None and monotonic() > deadline:
+                # A run without a single row would have nothing to say.
+                if deadline is not None and self.m and monotonic() > deadline:
                     break
                 count = self._fitting(count if block_steps is None else block_steps, num_steps - self.m)
                 sent = self._launch(count, num_steps)
@@ -261,7 +263,7 @@ class Run:
 
     @property
     def visits(self) -> float:
-        """Datum visits so far, of all chains of one schedule setting; those of the open row as far as they are fixed."""
+        """Datum visits so far, of all chains of one schedule setting; in the open row at least."""
         return self.books.spent + (self.m - self.books.rows.m) * self.call.cost_per_step * len(self.call.chains)
 
     def _carry(self) -> Carry:

@@ -29,7 +29,7 @@ from langevin.engine.evaluate import Parts
 from langevin.engine.ledger import Column
 from langevin.engine.manifest import Manifest
 from langevin.engine.program import BASE_ROW, MOST_OUTER, Program, Source, choose_layout, choose_page
-from langevin.gradients import CustomGradient, DatumGradient, StatefulGradient
+from langevin.gradients import DatumGradient, StatefulGradient
 from langevin.kernels import ExactKernel, Kernel
 from langevin.kernels.protocol import as_pytree
 from langevin.observables import Function, Marginals, Moments, named

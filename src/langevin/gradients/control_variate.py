@@ -58,8 +58,9 @@ class ControlVariate:
     def beyond(self, target, theta):
         """What base holds beyond the Laplace model: the gradient at the anchor, and the prior's own remainder."""
         prior = jax.grad(target.log_prior)
-        anchor, total = self.anchor.layout.unravel(self.anchor.theta), self.anchor.layout.unravel(
-            self.anchor.likelihood_grad
+        anchor, total = (
+            self.anchor.layout.unravel(self.anchor.theta),
+            self.anchor.layout.unravel(self.anchor.likelihood_grad),
         )
         there, along = jax.jvp(prior, (anchor,), (jax.tree.map(jnp.subtract, theta, anchor),))
         return jax.tree.map(

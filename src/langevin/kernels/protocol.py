@@ -1,7 +1,7 @@
 """What a kernel is: two base classes, told apart by type, and the theory that each part owns.
 
-A stochastic `Kernel` is a map of numbers: `step(state, grad, eta, delta)` sees no data, keys or closures. An `ExactKernel`
-needs the log density, to accept or reject. Both state what they know of their own law on the Gaussian model
+A stochastic `Kernel` is a map of numbers: `step(state, grad, eta, delta)` sees no data, keys or closures. An
+`ExactKernel` needs the log density, to accept or reject. Both state what they know of their law on the Gaussian model
 
     grad = -H theta + xi,    xi independent from step to step with mean 0 and covariance C,
 
@@ -93,6 +93,8 @@ class ExactKernel:
     """
 
     target_acceptance: ClassVar[float] = 0.574
+    # Its law is the posterior itself.
+    has_theory: ClassVar[bool] = True
 
     @property
     def gradients(self) -> int:
@@ -132,7 +134,7 @@ class AffineKernel(Kernel):
 
         s' = F s + G grad + E eta,  theta = P s:   A = F - G H P,   S = A S A' + E E' + G C G',   bias = P S P' - H^-1
 
-    with the matrices read off `step` by differentiation, exact at every step size. Cost: O(s^3) for a state of s numbers.
+    with the matrices read off `step` by differentiation, exact at every step size. Cost: O(s^3) for s state numbers.
     """
 
     def relaxation(self, precision: np.ndarray, delta: float) -> float:

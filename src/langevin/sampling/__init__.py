@@ -1,8 +1,8 @@
 """`lv.sample`: the right answer without tuning. rules -> plan -> session -> result."""
 
-from langevin.sampling.plan import Plan, plan
+from langevin.sampling.planning import Plan, plan
 from langevin.sampling.result import Result
-from langevin.sampling.sample import sample
+from langevin.sampling.sampler import sample
 from langevin.sampling.store import load
 
 __all__ = ["Plan", "Result", "load", "plan", "sample"]

@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from langevin.analysis.estimate import estimate
+from langevin.analysis.averages import estimate
 from langevin.analysis.statuses import worse
 from langevin.analysis.value import Estimate
+from langevin.coordinates import times, transposed_times
 from langevin.data.source import as_source
 from langevin.engine.ledger import Column, Ledger
-from langevin.coordinates import times, transposed_times
 from langevin.observables import Function
 from langevin.target import Layout
 
@@ -108,7 +108,7 @@ def _evaluate(
 ) -> tuple[Array, Array, Array, Array]:
     """phi at the anchor, its trace tr(Sigma Q), and at every draw its centred value and correction."""
     function = _observable(phi, arrays)
-    reference = function.reference(layout, anchor)
+    reference = function.reference(layout, anchor, None)
     trace = jnp.zeros_like(reference) if root is None else function.trace_along(layout, anchor, root)
 
     def one(at: tuple[Array, Array]) -> tuple[Array, Array]:

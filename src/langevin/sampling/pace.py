@@ -8,11 +8,11 @@ import numpy as np
 from langevin.engine.program import BASE_ROW, device_row_steps
 from langevin.engine.run import Run
 from langevin.sampling.budget import Budget
-from langevin.sampling.plan import Plan
+from langevin.sampling.planning import Plan
 
 _FOR_EVER = np.iinfo(np.int64).max
-# A run for a precision or by the clock goes in stages, each at most so many times as long as all before it: forecasts of
-# the error are rough, and the batch size follows the length of the run.
+# A run for a precision or by the clock goes in stages, each at most so many times as long as all before it: forecasts
+# of the error are rough, and the batch size follows the length of the run.
 _LONGEST_STAGE = 8.0
 # Room for the scatter of the error bar itself, so that the next stage is likely the last.
 _MARGIN = 1.1
@@ -36,8 +36,7 @@ class Pace:
             if goal <= self.run.m:
                 return reason
             self.set_batch_size(goal)
-            # A run without a single row would have nothing to say.
-            self.run.advance(goal, progress=progress, deadline=deadline if self.run.m else None)
+            self.run.advance(goal, progress=progress, deadline=deadline)
             if stop_requested():
                 return "interrupted"
             if deadline is not None and monotonic() > deadline:

@@ -22,7 +22,7 @@ from langevin.kernels.leimkuhler_matthews import LeimkuhlerMatthewsState
 from langevin.observables import Marginals, Moments
 from langevin.pilot import Pilot
 from langevin.sampling.budget import Budget
-from langevin.sampling.plan import Plan
+from langevin.sampling.planning import Plan
 from langevin.sampling.rules import Rules
 from langevin.schedules import Power
 from langevin.survey import Survey

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from langevin.analysis.estimate import estimate
-from langevin.analysis.quantiles import quantiles
+from langevin.analysis.averages import estimate
+from langevin.analysis.marginals import quantiles
 from langevin.analysis.statuses import STATUSES, worse, worst
 from langevin.analysis.value import Estimate
 from langevin.engine.draws import Draws
 from langevin.engine.ledger import Ledger
 from langevin.sampling.budget import Budget
 from langevin.sampling.expectation import expectation, quieter
-from langevin.sampling.plan import Plan
+from langevin.sampling.planning import Plan
 from langevin.sampling.session import Session
 from langevin.sampling.troubles import Trouble, after
 

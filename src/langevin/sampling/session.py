@@ -8,22 +8,23 @@ from typing import Any
 import jax
 import numpy as np
 
-from langevin.analysis.estimate import estimate
-from langevin.analysis.quantiles import quantiles
+from langevin.analysis.averages import estimate
+from langevin.analysis.marginals import quantiles
 from langevin.coordinates import Whitened
 from langevin.data.source import DataSource
 from langevin.data.subsample import Full, Subsample, WithReplacement
-from langevin.engine.interrupt import stop_requests
 from langevin.engine.ledger import Ledger
 from langevin.engine.run import Run
 from langevin.engine.setup import prepare
 from langevin.errors import Diverged
 from langevin.gradients import ControlVariate, Minibatch
 from langevin.kernels import LeimkuhlerMatthews
+from langevin.limits import stop_requests
 from langevin.observables import Marginals, Moments
 from langevin.sampling.budget import Budget
 from langevin.sampling.pace import Pace
-from langevin.sampling.plan import Plan
+from langevin.sampling.planning import Plan
+from langevin.startup import COMPILED_QUICKLY, own_programs
 from langevin.target import Layout, Target
 
 # Kept draws of a chain, fewer where theta is long: they are what `expectation` is made of.
@@ -118,7 +119,7 @@ class Session:
         """
         started = monotonic()
         # One request for the whole of it: Ctrl-C between two stages must not lose the rows.
-        with stop_requests() as stop_requested:
+        with stop_requests() as stop_requested, own_programs():
             run = self.prepared()
             pace = Pace(self.plan, budget, run, began, self.batch_size)
             try:
@@ -176,6 +177,6 @@ def _outside(target: Target, ledger: Ledger) -> float:
     return float(np.mean(~np.isfinite(np.concatenate(values)[: len(points)])))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
 def _log_priors(target: Target, layout: Layout, thetas: Any) -> Any:
     return jax.vmap(lambda theta: target.log_prior(layout.unravel(theta)))(thetas)

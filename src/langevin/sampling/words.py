@@ -10,7 +10,7 @@ from langevin.sampling.rules import GUARD_FACTOR, Rules
 from langevin.sampling.troubles import reach
 
 if TYPE_CHECKING:
-    from langevin.sampling.plan import Plan
+    from langevin.sampling.planning import Plan
     from langevin.sampling.result import Result
 
 # A printed table shows at most this many parameters.

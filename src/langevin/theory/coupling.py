@@ -12,7 +12,7 @@ import numpy as np
 from langevin.data.source import as_source
 from langevin.data.subsample import Subsample
 from langevin.engine.checks import checked_kernel, require, whole_number
-from langevin.kernels import SGLD
+from langevin.kernels import SGLD, Kernel
 from langevin.target import Layout, Target
 from langevin.theory._coupled import Floats, Grid, Group, Integers, Problem, PyTree
 

@@ -11,6 +11,7 @@ import numpy as np
 from langevin.anchor import Anchor, laplace
 from langevin.data.source import DataSource, as_source
 from langevin.engine.checks import read_chains, require, whole_number
+from langevin.limits import set_up
 from langevin.pilot import Pilot, pilot
 from langevin.sampling.budget import Budget
 from langevin.sampling.rules import Rules
@@ -113,6 +114,7 @@ def plan(
     """What `lv.sample` would run with these arguments, and what error to expect; samples nothing.
 
     Finds the anchor, measures the pilot's numbers at Laplace draws and looks for other modes. Cost: `setup_cost`.
+    Raises `OutOfTime` where that takes longer than `time_limit`, and `Interrupted`, a KeyboardInterrupt, after Ctrl-C.
 
     Example:
         >>> import langevin as lv
@@ -121,11 +123,13 @@ def plan(
         >>> plan.rules.order
         'cv2'
     """
+    began = monotonic()
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     budget = Budget(passes, time_limit, precision).checked()
-    source = None if data is None else as_source(data)
     numbers = _in_pairs(read_chains(chains))
-    return made(target, source, theta_0, budget, numbers, whole_number("seed", seed, 0, 2**64 - 1))
+    seed = whole_number("seed", seed, 0, 2**64 - 1)
+    with set_up(None if budget.time_limit is None else began + budget.time_limit):
+        return made(target, None if data is None else as_source(data), theta_0, budget, numbers, seed)
 
 
 def _in_pairs(chains: np.ndarray) -> np.ndarray:

@@ -5,7 +5,8 @@ from time import monotonic
 from typing import Any
 
 from langevin.data.source import as_source
-from langevin.sampling.plan import plan
+from langevin.limits import stop_requests
+from langevin.sampling.planning import plan
 from langevin.sampling.result import Result
 from langevin.sampling.session import Session
 from langevin.target import Target
@@ -48,8 +49,10 @@ def sample(
         'ok'
     """
     began = monotonic()
-    source = None if data is None else as_source(data)
-    limits = {"passes": passes, "time_limit": time_limit, "precision": precision}
-    chosen = plan(target, source, theta_0, **limits, chains=chains, seed=seed)
-    session = Session(target, source, chosen, chosen.batch_size, chosen.budget)
-    return Result(session.spend(chosen.budget, began, progress))
+    # One request for all of it: Ctrl-C between set-up and sampling must not get lost.
+    with stop_requests():
+        source = None if data is None else as_source(data)
+        limits = {"passes": passes, "time_limit": time_limit, "precision": precision}
+        chosen = plan(target, source, theta_0, **limits, chains=chains, seed=seed)
+        session = Session(target, source, chosen, chosen.batch_size, chosen.budget)
+        return Result(session.spend(chosen.budget, began, progress))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from langevin.analysis import errorbars
-from langevin.analysis.estimate import Setting, only
+from langevin.analysis.averages import Setting, only
 from langevin.analysis.statuses import worse
 from langevin.analysis.value import Estimate
 
@@ -41,7 +41,7 @@ def _from_sums(ledger: "Ledger", name: str, p: Array, method: str) -> Estimate:
 
         stderr = sd stderr(F(c)) / f(c),    f the slope of F
 
-    t is cubic in c for a posterior of small skewness and kurtosis, so a cubic through the four nearest points is enough.
+    t is cubic in c for a posterior of small skewness and kurtosis: a cubic through the four nearest points is enough.
     """
     from langevin.observables import Marginals
 
@@ -113,7 +113,7 @@ def weighted_quantiles(x: Array, weight: Array, probabilities: Array) -> Array:
 def _from_draws(ledger: "Ledger", p: Array) -> Estimate:
     """Woodruff's inversion: no density is estimated.
 
-        stderr = (Q(p + s) - Q(p - s)) / 2,    s the batch-means error of the share of draws below Q(p)
+    stderr = (Q(p + s) - Q(p - s)) / 2,    s the batch-means error of the share of draws below Q(p)
     """
     draws = ledger.draws
     if draws is None:

@@ -75,7 +75,7 @@ class Setting:
         self.rows = Rows(ledger.sum_delta[index], ledger.sum_delta2[index], ledger.sum_omega[index])
         self.law = law(ledger, index, self.rows, pool)
         # A kernel that does not state its law may have any bias.
-        self.untold = not ledger.exact and not ledger.kernel.has_theory
+        self.untold = not ledger.kernel.has_theory
         # Corrected values have hardly any memory.
         self.relaxations = None if self.law is None or method == "corrected" else self.law.relaxations
         # A chain that accepts next to nothing has not left its start, and its batches agree for no good reason.
@@ -95,6 +95,7 @@ class Setting:
         return found
 
     def batches(self, name: str) -> Batches:
+        """Batches of one observable by this setting's method."""
         sums = self.ledger.values[name][self.index]
         if self.method == "corrected" and self.ledger.corrections is not None:
             sums = sums + self.ledger.corrections[name][self.index]

@@ -1,4 +1,4 @@
-"""Whitened runs: the coordinates' maps, gradients in z against the full gradient, the tail guard, growing minibatches."""
+"""Coordinates: their maps, gradients in z against the full gradient, the tail guard, growing minibatches."""
 
 import jax
 import jax.numpy as jnp
