@@ -3,9 +3,10 @@
 The law is exact. On a Gaussian posterior a kernel is linear, and so is a gradient that remembers positions: with the
 minibatches of a step enumerated, second moments obey a linear recursion. Chains start at the mean and are looked at
 after 256 steps, when less than 1e-9 of the start is left. Averages of u and u^2 over a chain are independent from chain
-to chain, so their scores over chains are Student's up to skewness. A limit is set for 1e-10 a score; a factor of 10 for
-skewness makes 2e-9 a test, and 1e-8 for the five honest ones. A twin passes the limit by 8, so a control fails less
-often still. The four estimates at the end add intervals of level 1 - 1e-10.
+to chain, so their scores over chains are Student's up to skewness. A limit is set for 1e-10 a score, and a factor of 10
+allowed for skewness: 1e-8 for the five honest parts. A twin passes the limit by 8, so a control fails less often still.
+The nine intervals at the end have the level 1 - 1e-10, in tails where the degrees of freedom are themselves estimated:
+another 1e-8.
 """
 
 from dataclasses import dataclass
