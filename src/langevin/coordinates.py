@@ -56,6 +56,11 @@ class Coordinates:
     """The parameters themselves, z = theta: what a run moves in unless it is told otherwise.
 
     `paired`: chains 2k and 2k + 1 are an antithetic pair, and all of them start at draws of N(0, I) in z.
+
+    Example:
+        >>> import langevin as lv, numpy as np
+        >>> lv.Coordinates().theta(np.ones(2)), lv.Preconditioned.by([4.0, 9.0]).theta(np.ones(2))
+        (array([1., 1.]), array([2., 3.]))
     """
 
     paired: ClassVar[bool] = False

@@ -34,8 +34,24 @@ class Diverged(RuntimeError):
 
 
 class OutOfTime(TimeoutError):
-    """`time_limit` ended before the first step could be taken."""
+    """`time_limit` ended before the first step could be taken.
+
+    Example:
+        >>> import langevin as lv
+        >>> model = lv.models.Logistic.simulate(seed=1)
+        >>> try:
+        ...     lv.plan(model.target, model.data, model.theta_0, time_limit=1e-9)
+        ... except lv.OutOfTime:
+        ...     print("give it more time")
+        give it more time
+    """
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during the set-up, when there is nothing yet to return."""
+    """Ctrl-C during the set-up, when there is nothing yet to return.
+
+    Example:
+        >>> import langevin as lv
+        >>> issubclass(lv.Interrupted, KeyboardInterrupt)
+        True
+    """

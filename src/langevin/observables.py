@@ -179,13 +179,22 @@ class Moments:
 class Marginals:
     """Distribution functions of all parameters on a grid of Laplace quantiles: quantiles, streamed from every step.
 
-    With x = (theta_j - anchor_j)/sd_j and r = x + s_j/sd_j (zero on the Gaussian model), the indicator of x <= c has the
-    closed Poisson solution h'(x) = 2 k_c(x) in one dimension, and the corrected value
+    With x = (theta_j - anchor_j)/sd_j and r = x + s_j/sd_j (zero on the Gaussian model), the indicator of x <= c has
+    the closed Poisson solution h'(x) = 2 k_c(x) in one dimension, and the corrected value
 
         1{x <= c} - A h = Phi(c) - r k_c(x),    k_c(x) = (Phi(min(x, c)) - Phi(c) Phi(x)) / phi(x),
 
     is continuous, bounded in the tails, and constant where the posterior is Gaussian. Needs an anchor. Values are
     1{x <= c} - Phi(c). Cost: three transcendental functions a parameter, and the grid.
+
+    Example:
+        >>> import langevin as lv, numpy as np
+        >>> target = lv.Target(lambda t: -0.5 * t**2)
+        >>> anchor = lv.laplace(target, None, 0.0)
+        >>> ledger = lv.run(target, None, 0.0, anchor=anchor, observables={"marginals": lv.Marginals()},
+        ...                 kernel=lv.LeimkuhlerMatthews(), schedule=lv.Constant(0.5), num_steps=1000)
+        >>> np.round(lv.quantiles(ledger, (0.025, 0.975)).value[:, 0], 2).tolist()
+        [-1.96, 1.96]
     """
 
     # Spacing half an sd: what is interpolated between is (F - Phi)/phi, a cubic for a skewed, kurtotic posterior.

@@ -35,6 +35,13 @@ def estimate(ledger: "Ledger", method: str = "raw", pool: bool = True) -> dict[s
     Chains are pooled; `pool=False` gives every array a chain axis instead, before the observable's own axes.
     Cost: one pass over the rows. Assumes batches longer than the memory of the chain; says so in the status
     where it can tell.
+
+    Example:
+        >>> import langevin as lv
+        >>> target = lv.Target(lambda t: -0.5 * t**2)
+        >>> ledger = lv.run(target, None, 0.0, kernel=lv.MALA(), schedule=lv.Constant(1.0), num_steps=4000, chains=4)
+        >>> sorted(lv.estimate(ledger))
+        ['theta.covariance', 'theta.mean', 'theta.sd', 'theta.variance']
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")

@@ -26,6 +26,13 @@ def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975), 
     From the sums of `lv.Marginals()`, whose bars shrink with the run, where the ledger has them; else from draws kept
     with `keep=`, whose values keep the bias of the raw average: status `uncorrected` at best, but for exact kernels.
     Cost: a few passes over the rows, or d sorts. Assumes one schedule setting.
+
+    Example:
+        >>> import langevin as lv
+        >>> model = lv.models.Logistic.simulate(seed=1)
+        >>> result = lv.sample(model.target, model.data, model.theta_0, passes=20)
+        >>> lv.quantiles(result.ledger, (0.025, 0.975)).value.shape
+        (2, 3)
     """
     if ledger.schedule.batch_shape:
         raise ValueError(f"quantiles take one schedule setting, got a batch of shape {ledger.schedule.batch_shape}.")

@@ -22,6 +22,14 @@ class Estimate:
     `stderr`^2 = `sigma2` / (chains T_m): sigma2 estimates the variance of the central limit theorem. `bias`
     is the estimated bias of `value` (NaN if unknown, 0 for an intercept); it is not taken off, but the interval
     has room for it. `statuses` judges every value, `status` the worst.
+
+    Example:
+        >>> import langevin as lv
+        >>> model = lv.models.Logistic.simulate(seed=1)
+        >>> mean = lv.sample(model.target, model.data, model.theta_0, passes=20).mean
+        >>> lower, upper = mean.interval(0.95)
+        >>> mean.status, bool((lower < mean.value).all())
+        ('ok', True)
     """
 
     value: Array

@@ -48,6 +48,13 @@ class Ledger:
     `outer` and the columns' second derivatives are in the `coordinates` in which the chains moved; where these are
     paired, `far` counts steps from the far tail. `kernel` answers what is known of its law, `noisy` says whether
     gradients were estimated. `manifest` is what the run was made of, `checkpoint` where it can go on.
+
+    Example:
+        >>> import langevin as lv
+        >>> target, parts = lv.Target(lambda t: -0.5 * t**2), {"schedule": lv.Constant(0.1), "num_steps": 100}
+        >>> first = lv.run(target, None, 0.0, chains=[0], **parts)
+        >>> first.stack(lv.run(target, None, 0.0, chains=[1], **parts))
+        Ledger(2 chains x 100 transitions, 7 rows of 16, observables theta, 200 datum visits)
     """
 
     num_steps: int

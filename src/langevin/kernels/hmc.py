@@ -18,6 +18,13 @@ class HMC(ExactKernel):
 
     In the paper's time scale, so that one leapfrog step is MALA with the same delta. Exact: no bias at any step size.
     Cost: `num_leapfrog` full gradients, num_leapfrog * N datum visits a step.
+
+    Example:
+        >>> import langevin as lv
+        >>> target = lv.Target(lambda t: -0.5 * t**2)
+        >>> ledger = lv.run(target, None, 0.0, kernel=lv.HMC(3), schedule=lv.Constant(0.3), num_steps=4000, chains=4)
+        >>> abs(float(lv.estimate(ledger)["theta.mean"].value[0])) < 0.3
+        True
     """
 
     num_leapfrog: int = field(default=10, metadata={"static": True})

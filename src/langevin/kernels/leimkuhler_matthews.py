@@ -27,6 +27,13 @@ class LeimkuhlerMatthews(Kernel):
 
     Averaging neighbouring noises makes the stationary variance exact on Gaussian targets and the bias of order delta^2
     for exact gradients at a constant step; gradient noise adds its own bias of order delta. Cost: one gradient.
+
+    Example:
+        >>> import langevin as lv
+        >>> target = lv.Target(lambda t: -0.5 * t**2)
+        >>> ledger = lv.run(target, None, 0.0, kernel=lv.LeimkuhlerMatthews(), schedule=lv.Constant(1.0), num_steps=4000, chains=4)
+        >>> abs(float(lv.estimate(ledger)["theta.mean"].value[0])) < 0.3
+        True
     """
 
     def init(self, theta: Array, eta: Array) -> LeimkuhlerMatthewsState:

@@ -17,6 +17,13 @@ class MALA(ExactKernel):
 
     log q(theta | theta') = -|theta - theta' - delta / 2 * grad'|^2 / (2 delta). Exact: no bias at any step size.
     Cost: one full gradient, N datum visits a step. Acceptance near 0.574 is best for large d, about 0.7 for d = 3.
+
+    Example:
+        >>> import langevin as lv
+        >>> target = lv.Target(lambda t: -0.5 * t**2)
+        >>> ledger = lv.run(target, None, 0.0, kernel=lv.MALA(), schedule=lv.Constant(1.0), num_steps=4000, chains=4)
+        >>> abs(float(lv.estimate(ledger)["theta.mean"].value[0])) < 0.3
+        True
     """
 
     target_acceptance = 0.574

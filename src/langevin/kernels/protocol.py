@@ -90,6 +90,11 @@ class ExactKernel:
     """A kernel that leaves the posterior as it is, by accept-reject on all the data: no bias at any step.
 
     `target_acceptance` is the rate that `lv.adapt_step` aims at; `gradients` a step are paid with N datum visits each.
+
+    Example:
+        >>> import langevin as lv
+        >>> isinstance(lv.MALA(), lv.ExactKernel), isinstance(lv.SGLD(), lv.ExactKernel)
+        (True, False)
     """
 
     target_acceptance: ClassVar[float] = 0.574
@@ -135,6 +140,12 @@ class AffineKernel(Kernel):
         s' = F s + G grad + E eta,  theta = P s:   A = F - G H P,   S = A S A' + E E' + G C G',   bias = P S P' - H^-1
 
     with the matrices read off `step` by differentiation, exact at every step size. Cost: O(s^3) for s state numbers.
+
+    Example:
+        >>> import langevin as lv, numpy as np
+        >>> kernel = lv.BAOAB(friction=1.0)
+        >>> bool(np.abs(kernel.bias(np.eye(2), np.zeros((2, 2)), 0.1)).max() < 1e-12)
+        True
     """
 
     def relaxation(self, precision: np.ndarray, delta: float) -> float:

@@ -16,6 +16,13 @@ class RWM(ExactKernel):
     """Propose theta' = theta + sqrt(delta) * eta; accept with probability min(1, pi(theta') / pi(theta)).
 
     Exact: no bias at any step size. Cost: N datum visits a step; the gradient is carried along for the correction.
+
+    Example:
+        >>> import langevin as lv
+        >>> target = lv.Target(lambda t: -0.5 * t**2)
+        >>> ledger = lv.run(target, None, 0.0, kernel=lv.RWM(), schedule=lv.Constant(2.0), num_steps=4000, chains=4)
+        >>> abs(float(lv.estimate(ledger)["theta.mean"].value[0])) < 0.3
+        True
     """
 
     target_acceptance = 0.35

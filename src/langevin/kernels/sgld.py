@@ -25,6 +25,13 @@ class SGLD(Kernel):
 
     `grad` is any unbiased estimate of grad log pi(theta_{m-1}), eta_m standard normal. With the full gradient it is the
     unadjusted Langevin algorithm (ULA). Cost: one gradient. Bias of averages: order delta.
+
+    Example:
+        >>> import langevin as lv
+        >>> target = lv.Target(lambda t: -0.5 * t**2)
+        >>> ledger = lv.run(target, None, 0.0, kernel=lv.SGLD(), schedule=lv.Constant(0.5), num_steps=4000, chains=4)
+        >>> abs(float(lv.estimate(ledger)["theta.mean"].value[0])) < 0.3
+        True
     """
 
     def init(self, theta: Array, eta: Array) -> SGLDState:

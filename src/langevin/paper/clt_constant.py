@@ -13,7 +13,7 @@ import langevin as lv
 from langevin.paper import problems, style
 from langevin.paper.lab import Lab
 from langevin.paper.replicates import standard_error
-from langevin.paper.study import Finding, Floats, Numbers, Row, Verdict, agrees
+from langevin.paper.study import Finding, Floats, Numbers, Row, agrees, judged
 from langevin.theory import known_solution
 
 # Below the largest step that is stable, 0.8. A polynomial of degree 2 in delta through bias/delta at these steps misses
@@ -166,8 +166,7 @@ def _check_stationary(numbers: Numbers) -> Finding:
             f"bias at delta = {STEPS[i]:g}, h = sin(3x - π/2): {bias[1, i].mean():.4f} ± "
             f"{standard_error(bias[1, i]):.4f}, exact {exact[1, i]:.4f}; largest of {exact.size} scores {largest:.1f}"
         ),
-        verdict=Verdict.REPRODUCED if ok else Verdict.REFUSED,
-        because="" if ok else "the bias is not that of N(mu_p, sigma_p^2/(1 - delta/(4 sigma_p^2)))",
+        **judged(ok, "the bias is not that of N(mu_p, sigma_p^2/(1 - delta/(4 sigma_p^2)))"),
     )
 
 
@@ -178,12 +177,6 @@ def _check_constant(numbers: Numbers) -> Finding:
     ok, score = agrees(slope.mean(), eighth, error)
     away = abs(slope.mean() - printed) / error
     first = slope_of(numbers["constant/bias"][0])
-    verdict = Verdict.REFUSED if not ok else Verdict.CORRECTED if away > 5 else Verdict.TOO_SMALL
-    reasons = {
-        Verdict.REFUSED: "the slope is not that of the corrected expectation",
-        Verdict.CORRECTED: "the fourth derivative carries E[eta^4]/4! = 1/8",
-        Verdict.TOO_SMALL: "the error bar holds both constants",
-    }
     return Finding(
         claim="The bias per step as the step goes to 0 is mubar, with 1/8 before the fourth derivative of h",
         printed=f"1/24: {printed:.3f} for h = sin(3x - π/2)",
@@ -192,8 +185,13 @@ def _check_constant(numbers: Numbers) -> Finding:
             f"{printed:.3f} ({away:.0f} errors away). For the paper's h the two are {slopes(WAVES[0])[0]:.3f} and "
             f"{slopes(WAVES[0])[1]:.3f}, too near: {first.mean():.3f} ± {standard_error(first):.3f}"
         ),
-        verdict=verdict,
-        because=reasons[verdict],
+        **judged(
+            ok,
+            "the slope is not that of the corrected expectation",
+            away > 5,
+            "the error bar holds both constants",
+            corrected="the fourth derivative carries E[eta^4]/4! = 1/8",
+        ),
         erratum=1,
     )
 
@@ -211,20 +209,18 @@ def _check_noise(numbers: Numbers) -> Finding:
         words.append(
             f"{names[i]} less {names[i + 1]} {difference:.4f} ± {error:.4f}, exact {exact[i] - exact[i + 1]:.4f}"
         )
-    verdict = Verdict.REFUSED if not ok else Verdict.REPRODUCED if seen else Verdict.TOO_SMALL
-    reasons = {
-        Verdict.REFUSED: "a bias is not that of the exact law with this gradient noise",
-        Verdict.REPRODUCED: "",
-        Verdict.TOO_SMALL: "replacement is compared at larger sizes only, or a difference is below five errors",
-    }
     return Finding(
         claim="Gradient noise adds to the bias, so drawing with replacement costs more than without, even at n = N",
         printed="the bias holds E of the squared stochastic gradient",
         measured=(
             f"bias at delta = {NOISY_STEP:g}: {'; '.join(words)}; largest of {measured.size} scores {largest:.1f}"
         ),
-        verdict=verdict,
-        because=reasons[verdict],
+        **judged(
+            ok,
+            "a bias is not that of the exact law with this gradient noise",
+            seen,
+            "replacement is compared at larger sizes only, or a difference is below five errors",
+        ),
     )
 
 

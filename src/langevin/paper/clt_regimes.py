@@ -11,7 +11,7 @@ from langevin.paper import gaussian_runs, problems
 from langevin.paper.gaussian_runs import BATCH_SIZE
 from langevin.paper.lab import Lab
 from langevin.paper.replicates import mean_score, standard_error, variance_score
-from langevin.paper.study import Finding, Floats, Numbers, Row, Verdict, agrees, limit
+from langevin.paper.study import Finding, Floats, Numbers, Row, agrees, judged, limit
 
 # The scales are such that the limit laws are near at an m that can be run, and that at alpha = 1/3 the bias is about
 # 0.75 standard deviations: seen by eye, and still no more than the spread.
@@ -148,8 +148,7 @@ def _check_exact(numbers: Numbers) -> Finding:
         claim="Mean and variance of the average at finite m, three regimes, are those of the exact law of the sampler",
         printed="the limits only",
         measured=f"largest of {np.concatenate(scores).size} scores {largest:.1f} ({runs} runs a regime, n = 10)",
-        verdict=Verdict.REPRODUCED if ok else Verdict.REFUSED,
-        because="" if ok else "mean or variance is not that of SGLD on this posterior",
+        **judged(ok, "mean or variance is not that of SGLD on this posterior"),
     )
 
 
@@ -176,8 +175,7 @@ def _check_fluctuations(numbers: Numbers) -> Finding:
             f"on its way to 0 as B_m mubar = {B * mubar():.3f} (B_m fell from {first_B:.2f} to {B:.2f}); largest "
             f"score {largest:.1f}"
         ),
-        verdict=Verdict.REPRODUCED if ok else Verdict.REFUSED,
-        because="" if ok else "variance or mean is away from sigma^2 and B_m mubar",
+        **judged(ok, "variance or mean is away from sigma^2 and B_m mubar"),
     )
 
 
@@ -204,8 +202,7 @@ def _check_balanced(numbers: Numbers) -> Finding:
             f"{standard_error(carried):.3f}, exact {exact:.3f}, mubar {mubar():.3f}; variance "
             f"{_spread(numbers, 'balanced')}; scores {score:.1f} and {spread_score:.1f}"
         ),
-        verdict=Verdict.CORRECTED if ok else Verdict.REFUSED,
-        because="mubar holds 1/8, not 1/24" if ok else "mean or variance is away from its limit",
+        **judged(ok, "mean or variance is away from its limit", corrected="mubar holds 1/8, not 1/24"),
         erratum=1,
     )
 
@@ -216,14 +213,6 @@ def _check_bias(numbers: Numbers) -> Finding:
     carried, exact, ok, score = _slope(numbers, "bias")
     spread, away = ratio.std(axis=-1, ddof=1), ratio - ratio.mean(axis=-1, keepdims=True)
     fall, error = gaussian_runs.log_ratio(away[0], away[-1])
-    verdict = Verdict.CORRECTED if fall > limit(1) * error else Verdict.TOO_SMALL
-    if not ok or fall < -limit(1) * error:
-        verdict = Verdict.REFUSED
-    reasons = {
-        Verdict.REFUSED: "the ratio does not settle at mubar",
-        Verdict.CORRECTED: "the limit is mubar, without B_inf",
-        Verdict.TOO_SMALL: "too few runs or steps to be sure that the spread falls",
-    }
     return Finding(
         claim="If B_m tends to infinity (alpha = 1/5), (pi_m - pi)/(sum delta^2/T_m) tends to the constant mubar",
         printed="the limit is mu = B_inf mubar, here infinite",
@@ -233,8 +222,13 @@ def _check_bias(numbers: Numbers) -> Finding:
             f"mubar {mubar():.3f}; spread over runs {spread[0]:.2f} at m = {stages[0]}, "
             f"{spread[-1]:.2f} at the end (smaller by {fall / error:.0f} errors of their ratio)"
         ),
-        verdict=verdict,
-        because=reasons[verdict],
+        **judged(
+            ok and not fall < -limit(1) * error,
+            "the ratio does not settle at mubar",
+            bool(fall > limit(1) * error),
+            "too few runs or steps to be sure that the spread falls",
+            corrected="the limit is mubar, without B_inf",
+        ),
         erratum=2,
     )
 
@@ -254,8 +248,7 @@ def _check_shape(numbers: Numbers) -> Finding:
         claim="The fluctuations are normal: skewness as its leading term, of order T_m^-1/2, and no excess kurtosis",
         printed="normal in the limit",
         measured=f"{'; '.join(found)}; errors {error:.3f} and {2 * error:.3f}; largest score {largest:.1f}",
-        verdict=Verdict.REPRODUCED if ok else Verdict.REFUSED,
-        because="" if ok else "skewness or kurtosis is away from that of a near-normal time average",
+        **judged(ok, "skewness or kurtosis is away from that of a near-normal time average"),
     )
 
 

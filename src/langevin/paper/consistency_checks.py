@@ -18,7 +18,9 @@ from langevin.paper.consistency_gaussian import (
 )
 from langevin.paper.gaussian_runs import log_ratio
 from langevin.paper.replicates import mean_score, own_mean_score, standard_error, variance_score
-from langevin.paper.study import Finding, Floats, Numbers, Verdict, agrees, limit
+from langevin.paper.study import Finding, Floats, Numbers, agrees, judged, limit
+
+NO_FALL = "too few chains or steps to be sure of the fall"
 
 
 def check(numbers: Numbers) -> list[Finding]:
@@ -27,11 +29,6 @@ def check(numbers: Numbers) -> list[Finding]:
     findings += [_frozen(numbers), _constant(numbers)]
     # The smallest size has the Gaussian problem only.
     return findings + ([_logistic(numbers), _heavy(numbers)] if "heavy/stages" in numbers else [])
-
-
-def verdict_of(ok: bool) -> Verdict:
-    """Reproduced, or refused."""
-    return Verdict.REPRODUCED if ok else Verdict.REFUSED
 
 
 def exact_scores(numbers: Numbers, name: str) -> Floats:
@@ -63,8 +60,7 @@ def _exact(numbers: Numbers) -> Finding:
         claim="The weighted average is the one defined: means for five φ, and variance for θ, are exact at every m",
         printed="pi_m = sum omega_k phi(theta_(k-1))/Omega_m",
         measured=f"largest of {scores.size} scores {largest:.1f} (alpha = 1/3 and 1/2, p = 1/2, 1, 2; {chains} chains)",
-        verdict=verdict_of(ok),
-        because="" if ok else "mean or variance of the average is not that of SGLD on this posterior",
+        **judged(ok, "mean or variance of the average is not that of SGLD on this posterior"),
     )
 
 
@@ -77,20 +73,12 @@ def falls(error: Floats) -> tuple[bool, Floats]:
     return bool(np.all(sure)), np.sqrt(mean)
 
 
-def judge(agree: bool, fell: bool, wrong: str) -> tuple[Verdict, str]:
-    """Refused if runs and theory differ; if they agree but the fall is not yet beyond doubt, the size is too small."""
-    if not agree:
-        return Verdict.REFUSED, wrong
-    return (Verdict.REPRODUCED, "") if fell else (Verdict.TOO_SMALL, "too few chains or steps to be sure of the fall")
-
-
 def _gaussian(numbers: Numbers) -> Finding:
     error, m = errors(numbers, "third")[..., :POISSON], numbers["third/stages"]
     fell, rmse = falls(error)
     rate = np.log(rmse[1] / rmse[0]) / np.log(m[-1] / m[0])
     scores = exact_scores(numbers, "third")
     agree, largest = agrees(scores, 0.0, 1.0)
-    verdict, because = judge(agree, fell, "an error is not that of the exact law")
     words = [f"{name} {a:.3f} to {b:.4f} (m^{r:.2f})" for name, a, b, r in zip(PHI_NAMES, *rmse, rate, strict=False)]
     return Finding(
         claim="pi_m(phi) tends to pi(phi) for bounded and unbounded phi, from a start far off (Gaussian, alpha = 1/3)",
@@ -99,8 +87,7 @@ def _gaussian(numbers: Numbers) -> Finding:
             f"root MSE from m = {m[0]} to {m[-1]}: {', '.join(words)}; against the exact means (all but θ⁴, whose "
             f"averages are too skewed) and the exact variance for θ: largest of {scores.size} scores {largest:.1f}"
         ),
-        verdict=verdict,
-        because=because,
+        **judged(agree, "an error is not that of the exact law", fell, NO_FALL),
     )
 
 
@@ -116,7 +103,6 @@ def _weights(numbers: Numbers) -> Finding:
         theta = errors(numbers, name)[at, :, THETA].std(ddof=1)
         mse = np.mean(errors(numbers, name)[at, :, POISSON] ** 2)
         words.append(f"p = {p:g}: {theta:.3f}, MSE of A sin {mse:.5f}")
-    verdict, because = judge(agree, all_fell, "an average is not that of its weights")
     last = numbers["p=6/exact_variance"]
     return Finding(
         claim="Weights omega = delta^p work too for p < 1/alpha = 3; at p = 6 the first steps keep their share",
@@ -125,8 +111,7 @@ def _weights(numbers: Numbers) -> Finding:
             f"sd of the average of θ at m = {numbers['p=2/stages'][-1]}: {'; '.join(words)}. At p = 6 its exact sd was "
             f"{np.sqrt(last[-2]):.3f} a decade earlier. Small p can have the lower MSE: late steps have less bias"
         ),
-        verdict=verdict,
-        because=because,
+        **judged(agree, "an average is not that of its weights", all_fell, NO_FALL),
     )
 
 
@@ -139,7 +124,6 @@ def _logistic(numbers: Numbers) -> Finding:
     mean, variance = rmse[:, :3] / scale, rmse[:, 3:] / scale**2
     d = scale.size
     off = error[-1, :, d] / scale[0] ** 2
-    verdict, because = judge(inside, fell, "a bias is not that of the sampler about the mode")
     return Finding(
         claim="The same for the logistic posterior: mean and variances tend to those by quadrature",
         printed="almost sure convergence",
@@ -149,8 +133,7 @@ def _logistic(numbers: Numbers) -> Finding:
             f"bias: the first is off by {off.mean():.3f} ± {standard_error(off):.3f}, theory "
             f"{expected[d] / scale[0] ** 2:.3f}; largest score {score:.1f}"
         ),
-        verdict=verdict,
-        because=because,
+        **judged(inside, "a bias is not that of the sampler about the mode", fell, NO_FALL),
     )
 
 
@@ -174,15 +157,6 @@ def _exponents(numbers: Numbers) -> Finding:
     )
     lead, error = log_ratio(*(numbers[f"{name}/average"][-1, :, POISSON] for name in ("half", "third")))
     m, ahead, ratio = numbers["third/stages"][-1], lead > limit(1) * error, np.exp(lead)
-    verdict = Verdict.REFUSED if not ok else Verdict.REPRODUCED if ahead else Verdict.TOO_SMALL
-    reasons = {
-        Verdict.REFUSED: "bias or variance is not that of the exact law",
-        Verdict.REPRODUCED: "",
-        Verdict.TOO_SMALL: (
-            "at n = 10 the squared bias of alpha = 1/3 outweighs its gain in variance until late: up to m = 1e7 the "
-            "exponent 0.4 has the smallest MSE"
-        ),
-    }
     return Finding(
         claim="At equal numbers of steps alpha = 1/3 has the smaller MSE than alpha = 1/2, in the end",
         printed="MSE of order m^-2/3 against m^-1/2 (with logarithms)",
@@ -191,8 +165,13 @@ def _exponents(numbers: Numbers) -> Finding:
             f"m = {numbers['law_stages'][-1]}: {exact_half / exact_third:.2f}; bias and variance up to there: largest "
             f"of {np.concatenate(scores).size} scores {largest:.1f}"
         ),
-        verdict=verdict,
-        because=reasons[verdict],
+        **judged(
+            ok,
+            "bias or variance is not that of the exact law",
+            bool(ahead),
+            "at n = 10 the squared bias of alpha = 1/3 outweighs its gain in variance until late: up to m = 1e7 the "
+            "exponent 0.4 has the smallest MSE",
+        ),
     )
 
 
@@ -212,8 +191,7 @@ def _frozen(numbers: Numbers) -> Finding:
             f"sd of the average of θ {found[-2]:.3f} at m = {m[-2]}, {found[-1]:.3f} at m = {m[-1]}, exact "
             f"{spread[-1]:.3f}; largest of {scores.size} scores {largest:.1f}; check_steps: {checked.sentences[0]}"
         ),
-        verdict=verdict_of(ok),
-        because="" if ok else "the average does not stay random with the exact spread",
+        **judged(ok, "the average does not stay random with the exact spread"),
     )
 
 
@@ -235,8 +213,7 @@ def _constant(numbers: Numbers) -> Finding:
             f"chain's own {mean**2 + variance:.3f}, posterior's {posterior:.3f} ({away:.0f} errors away); "
             f"largest of {scores.size} scores {largest:.1f}"
         ),
-        verdict=verdict_of(ok),
-        because="" if ok else "the average does not settle where the chain's law puts it",
+        **judged(ok, "the average does not settle where the chain's law puts it"),
     )
 
 
@@ -246,14 +223,6 @@ def _heavy(numbers: Numbers) -> Finding:
     # The last two are the square of the Student and of the normal coordinate, whose exact mean is known.
     gap = (share[3] - share[2]) / np.hypot(error[3], error[2])
     control, score = agrees(own_mean_score(numbers["heavy/average"][-1, :, 3], numbers["heavy/control"][-1]), 0.0, 1.0)
-    verdict = Verdict.REPRODUCED if gap > limit(1) else Verdict.TOO_SMALL
-    if not control or gap < -limit(1):
-        verdict = Verdict.REFUSED
-    reasons = {
-        Verdict.REFUSED: "the normal coordinate is not sampled as it should be, or has the worse bars",
-        Verdict.REPRODUCED: "",
-        Verdict.TOO_SMALL: "the intervals do not yet miss the truth more often than for the normal, beyond doubt",
-    }
     words = [f"{n} {s:.2f} ± {e:.2f}" for n, s, e in zip(others.HEAVY_NAMES, share, error, strict=True)]
     middle = np.median(numbers["heavy/average"][-1, :, 2])
     return Finding(
@@ -264,6 +233,10 @@ def _heavy(numbers: Numbers) -> Finding:
             f"{', '.join(words)}: for Student the bounded φ, too, has {share[0]:.2f} only. Median average of θ² for "
             f"Student {middle:.2f}, truth 3; mean of θ² for normal against the exact one: score {score:.1f}"
         ),
-        verdict=verdict,
-        because=reasons[verdict],
+        **judged(
+            control and not gap < -limit(1),
+            "the normal coordinate is not sampled as it should be, or has the worse bars",
+            bool(gap > limit(1)),
+            "the intervals do not yet miss the truth more often than for the normal, beyond doubt",
+        ),
     )

@@ -7,7 +7,6 @@ is plain SGLD on a much finer grid.
 """
 
 from itertools import product
-from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -29,7 +28,7 @@ from langevin.paper.diffusion_runs import (
     gaussian_start,
 )
 from langevin.paper.replicates import standard_error
-from langevin.paper.study import Finding, Numbers, Row, Verdict, agrees
+from langevin.paper.study import Finding, Judgement, Numbers, Row, agrees, judged
 from langevin.theory.coupling import DiffusionLimit, Order
 
 __all__ = ["check", "compute", "draw", "table"]
@@ -60,22 +59,22 @@ def _order(numbers: Numbers, case: str, errors: str) -> Order:
     return DiffusionLimit.order(numbers[f"{case}/{errors}"][fitted], numbers[f"{case}/rms_step"][fitted])
 
 
-def judge(orders: dict[str, Order], paths: list[int], low: float, high: float, size: str) -> dict[str, Any]:
+def judge(orders: dict[str, Order], paths: list[int], low: float, high: float, size: str) -> Judgement:
     """Reproduced if all orders lie in the interval. A small run may be too uncertain to tell; a full one may not.
 
     Clearly outside is by Student's law over the paths.
     """
-    if all(low <= order.value <= high for order in orders.values()):
-        return {"verdict": Verdict.REPRODUCED}
+    inside = all(low <= order.value <= high for order in orders.values())
     reach = [float(stats.t.isf(study.FALSE_ALARM / (2 * len(orders)), count - 1)) for count in paths]
     bars = [(order.value, r * order.stderr) for order, r in zip(orders.values(), reach, strict=True)]
-    if size != "full" and all(low < value + bar and value - bar < high for value, bar in bars):
-        because = (
-            f"an order outside {low:.2f} to {high:.2f}, by no more than its error: more paths and meshes will tell"
-        )
-        return {"verdict": Verdict.TOO_SMALL, "because": because}
-    because = f"an order outside {low:.2f} to {high:.2f}: the chains do not approach the diffusion at the rate of SGLD"
-    return {"verdict": Verdict.REFUSED, "because": because}
+    near = size != "full" and all(low < value + bar and value - bar < high for value, bar in bars)
+    outside = f"an order outside {low:.2f} to {high:.2f}"
+    return judged(
+        inside or near,
+        f"{outside}: the chains do not approach the diffusion at the rate of SGLD",
+        inside,
+        f"{outside}, by no more than its error: more paths and meshes will tell",
+    )
 
 
 def _paths(numbers: Numbers, cases: list[str]) -> list[int]:
@@ -143,8 +142,7 @@ def _exact_law(numbers: Numbers) -> Finding:
         claim="On the Gaussian problem the mean squared error at time T is that of the exact linear recursion",
         printed="no constant given",
         measured=f"largest of {len(scores)} scores {largest:.1f}",
-        verdict=Verdict.REPRODUCED if good else Verdict.REFUSED,
-        because="" if good else "the mean squared distance to the diffusion is not that of SGLD",
+        **judged(good, "the mean squared distance to the diffusion is not that of SGLD"),
     )
 
 
@@ -169,8 +167,7 @@ def _identity(numbers: Numbers) -> Finding:
         measured=f"I(W~ + e1 + e2) - S is at most {worst:.0e}; I(W~) + e1 + e2 - S falls from {wrong['full'][0]:.2g} "
         f"({COARSE} steps) to {wrong['full'][-1]:.2g} with the full gradient, from {wrong['minibatch'][0]:.2g} to "
         f"{wrong['minibatch'][-1]:.2g} with minibatches",
-        verdict=Verdict.CORRECTED if good else Verdict.REFUSED,
-        because=right_form if good else "S does not solve the integral equation of its own path",
+        **judged(good, "S does not solve the integral equation of its own path", corrected=right_form),
         erratum=14,
     )
 

@@ -7,7 +7,7 @@ from scipy import optimize
 from langevin.paper import gaussian_runs as gaussian
 from langevin.paper import style
 from langevin.paper.lab import Lab
-from langevin.paper.study import Finding, Numbers, Row, Verdict, limit
+from langevin.paper.study import Finding, Numbers, Row, judged, limit
 
 
 def compute(lab: Lab) -> Numbers:
@@ -29,14 +29,6 @@ def _decays(numbers: Numbers) -> Finding:
     averages, m = numbers["averages"], numbers["m"]
     change, stderr = gaussian.log_ratio(averages[:, -1], averages[:, 0])
     bound = limit(change.size)
-    verdict, because = Verdict.REPRODUCED, ""
-    if not np.all(change < bound * stderr):
-        verdict, because = Verdict.REFUSED, "the MSE grows with m"
-    elif not np.all(change < -bound * stderr):
-        verdict, because = (
-            Verdict.TOO_SMALL,
-            f"m = {gaussian.tidy(m[-1])} is too short for the fall to stand out from its error",
-        )
     falls = ", ".join(
         f"{alpha:g}: {c:.2f} ± {s:.2f}" for alpha, c, s in zip(numbers["alpha"], change, stderr, strict=True)
     )
@@ -44,8 +36,12 @@ def _decays(numbers: Numbers) -> Finding:
         claim="The MSE decays for every exponent",
         printed="algebraic decay for all six",
         measured=f"log MSE(m = {gaussian.tidy(m[-1])}) - log MSE(m = {m[0]}) by alpha: {falls}",
-        verdict=verdict,
-        because=because,
+        **judged(
+            bool(np.all(change < bound * stderr)),
+            "the MSE grows with m",
+            bool(np.all(change < -bound * stderr)),
+            f"m = {gaussian.tidy(m[-1])} is too short for the fall to stand out from its error",
+        ),
     )
 
 
@@ -55,17 +51,8 @@ def _best_exponent(numbers: Numbers) -> Finding:
     best = int(np.argmin(gaussian.exact_mse(numbers)[:, -1]))
     others = np.arange(alpha.size) != best
     lead, error = gaussian.log_ratio(last[best], last[others])
-    if not np.all(lead < limit(lead.size) * error):
-        verdict, because = Verdict.REFUSED, "the runs put another exponent first than the exact law does"
-    elif alpha[best] == 0.33:
-        verdict, because = Verdict.REPRODUCED, ""
-    else:
-        rival, verdict = float(alpha[best]), Verdict.TOO_SMALL
-        part = "squared bias" if rival > 1 / 3 else "variance"
-        because = (
-            f"the {part} still counts, and it is smaller for alpha = {rival:g}; by the two-term form alpha = 1/3 has "
-            f"the smaller MSE {_ahead(rival, float(numbers['m'][-1]))}"
-        )
+    follows, rival = bool(np.all(lead < limit(lead.size) * error)), float(alpha[best])
+    part = "squared bias" if rival > 1 / 3 else "variance"
     found = ", ".join(
         f"{alpha[i]:g}: ({1e3 * mse[i]:.2f} ± {1e3 * stderr[i]:.2f})e-3" for i in np.flatnonzero(alpha >= 0.3)
     )
@@ -74,8 +61,13 @@ def _best_exponent(numbers: Numbers) -> Finding:
         printed="best at approximately alpha = 0.33 (said of the rate, for which see Figure 2)",
         measured=f"at m = {gaussian.tidy(numbers['m'][-1])} smallest for alpha = {alpha[best]:g} by the exact law; "
         f"simulated by alpha: {found}",
-        verdict=verdict,
-        because=because,
+        **judged(
+            follows,
+            "the runs put another exponent first than the exact law does",
+            rival == 0.33,
+            f"the {part} still counts, and it is smaller for alpha = {rival:g}; by the two-term form alpha = 1/3 has "
+            f"the smaller MSE {_ahead(rival, float(numbers['m'][-1]))}",
+        ),
     )
 
 

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from langevin.paper import gaussian_runs as gaussian
 from langevin.paper import problems, style
 from langevin.paper.lab import Lab
-from langevin.paper.study import Finding, Floats, Numbers, Row, Verdict, agrees, limit
+from langevin.paper.study import Finding, Floats, Numbers, Row, agrees, judged, limit
 
 ASTRAY = "the runs do not decay as the exact law does"
 
@@ -35,8 +35,7 @@ def check(numbers: Numbers) -> list[Finding]:
         claim="Over the last decade of m the MSE of the runs falls as fast as that of the exact law",
         printed="slopes estimated from Figure 1",
         measured=f"{_listed(numbers, rate)}; largest score {largest:.1f}, limit {limit(rate.exact.size):.1f}",
-        verdict=Verdict.REPRODUCED if same else Verdict.REFUSED,
-        because="" if same else ASTRAY,
+        **judged(same, ASTRAY),
     )
     return [
         agreement, _limits(numbers, rate, same), _steepest(numbers, rate, same),
@@ -53,19 +52,13 @@ def _limits(numbers: Numbers, rate: gaussian.Power, same: bool) -> Finding:
     alpha = numbers["alpha"]
     gap = rate.exact - asymptotic_rate(alpha)
     seen = np.abs(gap) < gaussian.VISIBLE
-    verdict, because = Verdict.REPRODUCED, ""
-    if not same:
-        verdict, because = Verdict.REFUSED, ASTRAY
-    elif not seen.all():
-        verdict = Verdict.TOO_SMALL
-        reasons = []
-        if np.any(~seen & (alpha < 1 / 3)):
-            m_0 = problems.gaussian_steps(alpha[0]).m_0
-            reasons.append(f"below 1/3 m_0 delays the decrease of the steps (m_0 = {m_0:.0f} at alpha = {alpha[0]:g})")
-        if np.any(~seen & (alpha > 1 / 3)):
-            reasons.append("above 1/3 the squared bias, which falls faster than 1/T_m, is still a good part of the MSE")
-        off = ", ".join(f"{g:+.3f} at {a:g}" for a, g in zip(alpha[~seen], gap[~seen], strict=True))
-        because = f"the exact law is still off by {off}: {'; '.join(reasons)}"
+    reasons = []
+    if np.any(~seen & (alpha < 1 / 3)):
+        m_0 = problems.gaussian_steps(alpha[0]).m_0
+        reasons.append(f"below 1/3 m_0 delays the decrease of the steps (m_0 = {m_0:.0f} at alpha = {alpha[0]:g})")
+    if np.any(~seen & (alpha > 1 / 3)):
+        reasons.append("above 1/3 the squared bias, which falls faster than 1/T_m, is still a good part of the MSE")
+    off = ", ".join(f"{g:+.3f} at {a:g}" for a, g in zip(alpha[~seen], gap[~seen], strict=True))
     near = ", ".join(f"{a:g}" for a in alpha[seen])
     far = ", ".join(f"{a:g}: {gaussian.two_term_rate(a, gaussian.FAR):.3f}" for a in alpha)
     return Finding(
@@ -73,8 +66,7 @@ def _limits(numbers: Numbers, rate: gaussian.Power, same: bool) -> Finding:
         printed="good match with the theoretical rates",
         measured=f"exact law within {gaussian.VISIBLE} of it for alpha in {{{near}}} over the "
         f"decade to m = {gaussian.tidy(numbers['m'][-1])}; two-term form at m = {gaussian.tidy(gaussian.FAR)}: {far}",
-        verdict=verdict,
-        because=because,
+        **judged(same, ASTRAY, bool(seen.all()), f"the exact law is still off by {off}: {'; '.join(reasons)}"),
     )
 
 
@@ -82,21 +74,17 @@ def _steepest(numbers: Numbers, rate: gaussian.Power, same: bool) -> Finding:
     alpha = numbers["alpha"]
     steepest = float(alpha[np.argmax(rate.exact)])
     third, other = (gaussian.two_term_rate(a, gaussian.FAR) for a in (1 / 3, 0.4))
-    verdict, because = Verdict.REPRODUCED, ""
-    if not same:
-        verdict, because = Verdict.REFUSED, ASTRAY
-    elif steepest != 0.33:
-        verdict = Verdict.TOO_SMALL
-        because = (
-            "where the squared bias still counts it steepens the fall for alpha above 1/3; by the two-term form the "
-            f"rate at m = {gaussian.tidy(gaussian.FAR)} is {third:.3f} for alpha = 1/3 and {other:.3f} for 0.4"
-        )
     return Finding(
         claim="The rate is largest at alpha = 1/3",
         printed="fastest rate, 2/3, at alpha = 1/3",
         measured=f"largest rate of the exact law in this window at alpha = {steepest:g}: {rate.exact.max():.3f}",
-        verdict=verdict,
-        because=because,
+        **judged(
+            same,
+            ASTRAY,
+            steepest == 0.33,
+            "where the squared bias still counts it steepens the fall for alpha above 1/3; by the two-term form the "
+            f"rate at m = {gaussian.tidy(gaussian.FAR)} is {third:.3f} for alpha = 1/3 and {other:.3f} for 0.4",
+        ),
     )
 
 
@@ -106,18 +94,18 @@ def _abstract(numbers: Numbers, rate: gaussian.Power) -> Finding:
     follows, _ = agrees(rate.simulated[i], rate.exact[i], rate.stderr[i])
     score = (rate.simulated[i] - 1 / 3) / rate.stderr[i]
     far = gaussian.two_term_rate(1 / 3, gaussian.FAR)
-    verdict, because = Verdict.CORRECTED, "m^-1/3 is the rate of the root of the MSE; the MSE falls like m^-2/3"
-    if not follows or score < -limit(1):
-        verdict, because = Verdict.REFUSED, ASTRAY
-    elif score < limit(1):
-        verdict, because = Verdict.TOO_SMALL, "the rate is not known well enough to tell 2/3 from 1/3"
     return Finding(
         claim="At alpha = 1/3 the MSE falls like m^-2/3",
         printed="MSE at rate m^-1/3",
         measured=f"{rate.simulated[i]:.3f} ± {rate.stderr[i]:.3f} at alpha = 0.33, {score:.1f} standard errors above "
         f"1/3; two-term form at alpha = 1/3, m = {gaussian.tidy(gaussian.FAR)}: {far:.4f}",
-        verdict=verdict,
-        because=because,
+        **judged(
+            follows and not score < -limit(1),
+            ASTRAY,
+            not score < limit(1),
+            "the rate is not known well enough to tell 2/3 from 1/3",
+            corrected="m^-1/3 is the rate of the root of the MSE; the MSE falls like m^-2/3",
+        ),
         erratum=3,
     )
 
@@ -130,15 +118,6 @@ def _bias_regime(numbers: Numbers) -> Finding:
     power, stderr, exact = (values[low] for values in fit)
     follows, _ = agrees(power, exact, stderr)
     scores = (power - 1) / stderr
-    verdict = Verdict.CORRECTED
-    because = (
-        "the MSE is the square of a bias that scales as that ratio; what separates the powers from 2 here, higher "
-        "orders of delta and the variance, the exact law has, too"
-    )
-    if not follows:
-        verdict, because = Verdict.REFUSED, ASTRAY
-    elif not np.all((scores > limit(scores.size)) & (exact > 1.5)):  # not 1, and nearer to 2
-        verdict, because = Verdict.TOO_SMALL, "the steps have hardly decreased, which leaves the power uncertain"
     far = ", ".join(f"{gaussian.two_term_rate(a, gaussian.FAR):.3f}" for a in alpha)
     each = zip(alpha, power, stderr, exact, strict=True)
     return Finding(
@@ -147,8 +126,14 @@ def _bias_regime(numbers: Numbers) -> Finding:
         measured="power by alpha, simulated (exact): "
         + ", ".join(f"{a:g}: {p:.2f} ± {s:.2f} ({e:.2f})" for a, p, s, e in each)
         + f"; rates of the two-term form at m = {gaussian.tidy(gaussian.FAR)}: {far}",
-        verdict=verdict,
-        because=because,
+        **judged(
+            follows,
+            ASTRAY,
+            bool(np.all((scores > limit(scores.size)) & (exact > 1.5))),  # not 1, and nearer to 2
+            "the steps have hardly decreased, which leaves the power uncertain",
+            corrected="the MSE is the square of a bias that scales as that ratio; what separates the powers from 2 "
+            "here, higher orders of delta and the variance, the exact law has, too",
+        ),
         erratum=4,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from langevin.paper import gaussian_runs as gaussian
 from langevin.paper import problems, style
 from langevin.paper.lab import Lab
 from langevin.paper.replicates import variance_score
-from langevin.paper.study import Finding, Numbers, Row, Verdict, agrees, limit
+from langevin.paper.study import Finding, Numbers, Row, agrees, judged, limit
 
 
 def compute(lab: Lab) -> Numbers:
@@ -40,11 +40,6 @@ def _grows_below(numbers: Numbers) -> Finding:
     averages = scaled(numbers)["averages"][low]
     growth, stderr = gaussian.log_ratio(averages[:, -1], averages[:, 0])
     bound = limit(growth.size)
-    verdict, because = Verdict.REPRODUCED, ""
-    if not np.all(growth > -bound * stderr):
-        verdict, because = Verdict.REFUSED, "it falls"
-    elif not np.all(growth > bound * stderr):
-        verdict, because = Verdict.TOO_SMALL, "the growth does not yet stand out from its error"
     found = ", ".join(
         f"{a:g}: {np.exp(g):.1f} (log {g:.2f} ± {s:.2f})"
         for a, g, s in zip(numbers["alpha"][low], growth, stderr, strict=True)
@@ -53,8 +48,12 @@ def _grows_below(numbers: Numbers) -> Finding:
         claim="Below 1/3 T_m times the MSE grows",
         printed="diverges for alpha < 0.33",
         measured=f"factor from m = {numbers['m'][0]} to {gaussian.tidy(numbers['m'][-1])} by alpha: {found}",
-        verdict=verdict,
-        because=because,
+        **judged(
+            bool(np.all(growth > -bound * stderr)),
+            "it falls",
+            bool(np.all(growth > bound * stderr)),
+            "the growth does not yet stand out from its error",
+        ),
     )
 
 
@@ -66,19 +65,18 @@ def _variance_above(numbers: Numbers) -> Finding:
     follows, _ = agrees(gaussian.exact_law_scores(numbers)[1][high, -1], 0.0, 1.0)
     arrived, _ = agrees(variance_score(averages, sigma2 / T_m), 0.0, 1.0)
     each = zip(alpha, found, stderr, T_m * numbers["variance"][high, -1], strict=True)
-    verdict, because = Verdict.REPRODUCED, ""
-    if not follows:
-        verdict, because = Verdict.REFUSED, "the runs have another variance than the exact law"
-    elif not arrived:
-        verdict, because = Verdict.TOO_SMALL, "the steps are still so large that the exact variance is another one"
     return Finding(
         claim="Above 1/3 the variance is sigma^2(phi)/T_m",
         printed="MSE as 1/T_m",
         measured=f"T_m times the variance at m = {gaussian.tidy(numbers['m'][-1])}, simulated (exact), by alpha: "
         + ", ".join(f"{a:g}: {v:.2f} ± {s:.2f} ({e:.3f})" for a, v, s, e in each)
         + f"; sigma^2(phi) = {sigma2:.3f}",
-        verdict=verdict,
-        because=because,
+        **judged(
+            follows,
+            "the runs have another variance than the exact law",
+            arrived,
+            "the steps are still so large that the exact variance is another one",
+        ),
     )
 
 
@@ -90,14 +88,7 @@ def _flat_above(numbers: Numbers) -> Finding:
     follows, _ = agrees(slope, exact, stderr)
     level, error = (values[high, -1] for values in gaussian.simulated_mse(scaled(numbers)["averages"]))
     arrived, _ = agrees(level, sigma2, error)
-    verdict, because = Verdict.REPRODUCED, ""
-    if not follows:
-        verdict, because = Verdict.REFUSED, "the slopes are not those of the exact law"
-    elif not arrived or np.any(np.abs(exact) > gaussian.VISIBLE):
-        verdict = Verdict.TOO_SMALL
-        because = "the squared bias, which falls faster than 1/T_m, is still " + ", ".join(
-            f"{100 * s:.0f}% of the MSE at alpha = {a:g}" for a, s in zip(alpha, share, strict=True)
-        )
+    left = ", ".join(f"{100 * s:.0f}% of the MSE at alpha = {a:g}" for a, s in zip(alpha, share, strict=True))
     each = zip(alpha, slope, stderr, exact, level, error, strict=True)
     return Finding(
         claim="Above 1/3 T_m times the MSE is flat, at sigma^2(phi)",
@@ -106,8 +97,12 @@ def _flat_above(numbers: Numbers) -> Finding:
         "by alpha: "
         + ", ".join(f"{a:g}: {g:+.3f} ± {s:.3f} ({e:+.3f}), level {v:.2f} ± {w:.2f}" for a, g, s, e, v, w in each)
         + f"; sigma^2(phi) = {sigma2:.3f}",
-        verdict=verdict,
-        because=because,
+        **judged(
+            follows,
+            "the slopes are not those of the exact law",
+            arrived and not np.any(np.abs(exact) > gaussian.VISIBLE),
+            f"the squared bias, which falls faster than 1/T_m, is still {left}",
+        ),
     )
 
 
@@ -118,24 +113,22 @@ def _at_033(numbers: Numbers) -> Finding:
     exact, steps = np.log(level[-1] / level[0]), f"m = {numbers['m'][0]} to {gaussian.tidy(numbers['m'][-1])}"
     follows, _ = agrees(growth, exact, stderr)
     below, above = (gaussian.two_term_T_mse(0.33, m) for m in (gaussian.FAR, 1e15))
-    verdict = Verdict.CORRECTED
-    because = (
-        "the runs show mostly the rise to the level that alpha = 1/3 would keep; beyond it B_m^2 grows like m^0.01, "
-        "since 0.33 is below 1/3, and only above 1/3 does the curve end flat at sigma^2(phi)"
-    )
-    if not follows or not np.isinf(problems.gaussian_steps(0.33).B_limit()) or not above > below:
-        verdict, because = Verdict.REFUSED, "it does not grow as the exact law and the two-term form say"
-    elif not growth > limit(1) * stderr:
-        verdict, because = Verdict.TOO_SMALL, "the growth does not yet stand out from its error"
+    endless = bool(np.isinf(problems.gaussian_steps(0.33).B_limit()))
     return Finding(
         claim="At alpha = 0.33 T_m times the MSE grows, too, though slowly",
         printed="flat for alpha >= 0.33",
         measured=f"factor from {steps}: {np.exp(growth):.2f} (log {growth:.2f} ± {stderr:.2f}, exact {exact:.2f}); "
         f"two-term form {below:.3f} at m = {gaussian.tidy(gaussian.FAR)}, {above:.3f} at 1e15; B_m has no finite limit",
-        verdict=verdict,
-        because=because,
+        **judged(
+            follows and endless and above > below,
+            "it does not grow as the exact law and the two-term form say",
+            bool(growth > limit(1) * stderr),
+            "the growth does not yet stand out from its error",
+            corrected="the runs show mostly the rise to the level that alpha = 1/3 would keep; beyond it B_m^2 grows "
+            "like m^0.01, since 0.33 is below 1/3, and only above 1/3 does the curve end flat at sigma^2(phi)",
+        ),
         erratum=11,
-    )  # fmt: skip
+    )
 
 
 def table(numbers: Numbers) -> list[Row]:

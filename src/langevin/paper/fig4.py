@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from langevin.paper import gaussian_runs as gaussian
 from langevin.paper import style
 from langevin.paper.lab import Lab
-from langevin.paper.study import Finding, Numbers, Row, Verdict, limit
+from langevin.paper.study import Finding, Numbers, Row, judged, limit
 
 ALPHA = 0.33
 
@@ -47,21 +47,19 @@ def _decays(numbers: Numbers) -> Finding:
     change, stderr = gaussian.log_ratio(averages[:, -1], averages[:, 0])
     exact = np.log(gaussian.exact_mse(numbers)[:, -1] / gaussian.exact_mse(numbers)[:, 0])
     bound = limit(change.size)
-    verdict, because = Verdict.REPRODUCED, ""
-    if not np.all(change < np.maximum(exact, 0) + bound * stderr):
-        verdict, because = Verdict.REFUSED, "the MSE grows with the budget"
-    elif not np.all(change < -bound * stderr):
-        held = ", ".join(str(n) for n in numbers["n"][~(change < -bound * stderr)])
-        verdict = Verdict.TOO_SMALL
-        because = f"n = {held}: the gradient noise keeps the bias up until the steps are far smaller"
+    held = ", ".join(str(n) for n in numbers["n"][~(change < -bound * stderr)])
     each = zip(numbers["n"], change, stderr, exact, strict=True)
     return Finding(
         claim="The MSE decreases with the number of likelihood evaluations for every n",
         printed="the MSE decreases, n = 1, 5, 10, 50, 100",
         measured=f"log of MSE({gaussian.tidy(budget[-1])} evaluations)/MSE({gaussian.tidy(budget[0])}), "
         "simulated (exact), by n: " + ", ".join(f"{n}: {c:.2f} ± {s:.2f} ({e:.2f})" for n, c, s, e in each),
-        verdict=verdict,
-        because=because,
+        **judged(
+            bool(np.all(change < np.maximum(exact, 0) + bound * stderr)),
+            "the MSE grows with the budget",
+            not held,
+            f"n = {held}: the gradient noise keeps the bias up until the steps are far smaller",
+        ),
     )
 
 
@@ -85,8 +83,7 @@ def _best_size(numbers: Numbers) -> Finding:
         printed="five curves, no ranking in words",
         measured=f"best of {', '.join(map(str, sizes))} by evaluations, with its simulated MSE (and the exact MSEs of "
         f"the smallest and the largest n as multiples of the best n's exact one): {found}",
-        verdict=Verdict.REPRODUCED if follows else Verdict.REFUSED,
-        because="" if follows else "the runs put another n first than the exact law does",
+        **judged(follows, "the runs put another n first than the exact law does"),
     )
 
 

@@ -14,7 +14,7 @@ from langevin.paper import logistic_runs as runs
 from langevin.paper import problems, style
 from langevin.paper.lab import Lab
 from langevin.paper.logistic_law import VarianceLaw, noise_covariance, variance_law
-from langevin.paper.study import Finding, Floats, Numbers, Row, Verdict, limit
+from langevin.paper.study import Finding, Floats, Judgement, Numbers, Row, Verdict, judged, limit
 
 # A cell belongs to the valley of good parameters if its MSE is below this many times that of theory's best cell. By
 # theory the paper's cell lies at 1.06 and, after 1000 passes, at 1.25, and the corners at 3.2 or more: the runs of the
@@ -83,12 +83,12 @@ def _judge(value: float, error: float, bound: float) -> tuple[Verdict, Verdict]:
     return (Verdict.REFUSED, Verdict.REPRODUCED) if excess > far else (Verdict.TOO_SMALL, Verdict.TOO_SMALL)
 
 
-def _worst(verdicts: list[Verdict]) -> Verdict:
-    return next(v for v in (Verdict.REFUSED, Verdict.TOO_SMALL, Verdict.REPRODUCED) if v in verdicts)
-
-
-def _reason(verdict: Verdict, too_small: str, refused: str, otherwise: str = "") -> str:
-    return {Verdict.TOO_SMALL: too_small, Verdict.REFUSED: refused}.get(verdict, otherwise)
+def _all(
+    verdicts: list[Verdict], wrong: str, too_small: str = "too few runs to tell", *, corrected: str = ""
+) -> Judgement:
+    """A claim in several parts is as good as its worst."""
+    good, clear = (verdict not in verdicts for verdict in (Verdict.REFUSED, Verdict.TOO_SMALL))
+    return judged(good, wrong, clear, too_small, corrected=corrected)
 
 
 def _valley(numbers: Numbers) -> Finding:
@@ -106,13 +106,11 @@ def _valley(numbers: Numbers) -> Finding:
             verdicts.append(_judge(side, error, VALLEY)[1])
         among = "is the best cell" if flat == best else f"{end:.2f} ± {end_error:.2f}"
         parts.append(f"{passes} passes: smallest a {among}, largest steps {sides[0]}, smallest steps {sides[1]}")
-    verdict = _worst(verdicts)
     return Finding(
         f"Good (a, b), within a factor {VALLEY} of the smallest MSE, form a valley down to nearly constant steps",
         "a range of good choices, picked from heat maps",
         "MSE over that of theory's best cell: " + "; ".join(parts),
-        verdict,
-        _reason(verdict, "too few runs to tell", "there is no such valley"),
+        **_all(verdicts, "there is no such valley"),
     )
 
 
@@ -130,13 +128,11 @@ def _paper_choice(numbers: Numbers) -> Finding:
         verdicts.append(_judge(value, error, VALLEY)[0])
         parts.append(f"{passes} passes: MSE {mse:.3g} ± {mse_error:.1g}, {value:.2f} ± {error:.2f} times that of "
                      "theory's best cell")  # fmt: skip
-    verdict = _worst(verdicts)
     return Finding(
         f"The paper's (a, b) is a good choice: its MSE is within a factor {VALLEY} of the smallest",
         "a = 5.89e7, b = 7.90e8",
         "; ".join(parts),
-        verdict,
-        _reason(verdict, "too few runs to tell", f"its MSE is more than {VALLEY} times the smallest"),
+        **_all(verdicts, f"its MSE is more than {VALLEY} times the smallest"),
     )
 
 
@@ -146,7 +142,6 @@ def _same_region(numbers: Numbers) -> Finding:
     errors = runs.squared_errors(numbers["estimates"][1, 0])
     moved, error = runs.ratio(errors[few], errors[many])
     paper, paper_error = _paper_ratio(numbers, 1)
-    verdict = _worst([_judge(moved, error, 1.0)[1], _judge(paper, paper_error, VALLEY)[0]])
     passes, b = numbers["passes"], numbers["b"]
     return Finding(
         "Good parameters for few passes stay good for many where the steps decrease, not where they are constant",
@@ -154,12 +149,12 @@ def _same_region(numbers: Numbers) -> Finding:
         f"{passes[1]} passes: the paper's cell at {paper:.2f} ± {paper_error:.2f} times the MSE of theory's best; at "
         f"the smallest a theory's best b goes from {b[few]:.1e} to {b[many]:.1e}, and staying costs {moved:.2f} ± "
         f"{error:.2f} times",
-        Verdict.CORRECTED if verdict is Verdict.REPRODUCED else verdict,
-        _reason(
-            verdict,
-            f"{passes[1]} passes are too few, or the runs too noisy, to see the valley's end move",
+        **_all(
+            [_judge(moved, error, 1.0)[1], _judge(paper, paper_error, VALLEY)[0]],
             "a constant step that suits few passes suits many, or the paper's decreasing one does not",
-            "a constant step that suits few passes is too large, hence biased, for many: that end of the valley moves",
+            f"{passes[1]} passes are too few, or the runs too noisy, to see the valley's end move",
+            corrected="a constant step that suits few passes is too large, hence biased, for many: that end of the "
+            "valley moves",
         ),
     )
 
@@ -168,13 +163,12 @@ def _count(numbers: Numbers) -> Finding:
     num_data, visits, passes = len(problems.logistic().y), int(numbers["visits"][0]), int(numbers["passes"][0])
     # Steps are whole, so that the count is right to half a minibatch.
     right = abs(visits - passes * num_data) <= runs.BATCH_SIZE / 2
+    count = f"{passes} passes through {num_data} data are {passes * num_data} evaluations"
     return Finding(
         "Likelihood evaluations behind the first map",
         "20 passes = 200 evaluations",
         f"{passes} passes = {numbers['steps'][0]} steps of {runs.BATCH_SIZE} data = {visits} evaluations a run",
-        Verdict.CORRECTED if right else Verdict.REFUSED,
-        f"{passes} passes through {num_data} data are {passes * num_data} evaluations"
-        + ("" if right else ", not these"),
+        **judged(right, f"{count}, not these", corrected=count),
         erratum=5,
     )
 

@@ -16,10 +16,11 @@ from langevin.paper import logistic_runs as runs
 from langevin.paper import problems, style
 from langevin.paper.lab import Lab
 from langevin.paper.logistic_law import VarianceLaw, noise_covariance, variance_law
-from langevin.paper.study import Finding, Floats, Numbers, Row, Verdict, agrees, limit
+from langevin.paper.study import Finding, Floats, Numbers, Row, agrees, judged, limit
 
 # Slopes are fitted from here on: MALA forgets its start in about ten iterations.
 LATE = 50
+SHORT = f"a slope needs at least a decade beyond the transient of some {LATE} passes"
 _PASSES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)
 
 
@@ -124,20 +125,19 @@ def _crossing(numbers: Numbers) -> Finding:
     early = int(np.argmin(np.abs(numbers["passes"] - 5)))
     (first, first_words), (last, last_words) = (_lead(numbers, horizon) for horizon in (early, -1))
     bound = limit(2)
-    if first > bound and last < -bound:
-        verdict, because = Verdict.CORRECTED, "the conclusion cites Figure 4 for this; Figure 6 is meant"
-    elif first < -bound or last > bound:
-        verdict, because = Verdict.REFUSED, "SGLD is behind at first, or ahead at last"
-    else:
-        verdict, because = Verdict.TOO_SMALL, "too few runs, or passes, to separate the two curves at both ends"
     return Finding(
         "SGLD is ahead of MALA for the first passes and behind afterwards",
         "an advantage in the initial phase, for a few passes; in Figure 4",
         f"{first_words}, {last_words}; {_overtakes(numbers, 1)} (on these data); beside them, a control variate gives "
         f"{_curve(numbers, 'sgld + cv1')[0][early]:.3f} at {numbers['passes'][early]} passes, and Laplace without "
         f"sampling {(numbers['laplace'] - 1.0) ** 2:.1e}",
-        verdict,
-        because,
+        **judged(
+            not (first < -bound or last > bound),
+            "SGLD is behind at first, or ahead at last",
+            first > bound and last < -bound,
+            "too few runs, or passes, to separate the two curves at both ends",
+            corrected="the conclusion cites Figure 4 for this; Figure 6 is meant",
+        ),
         erratum=12,
     )
 
@@ -156,11 +156,9 @@ def _slope(numbers: Numbers, name: str) -> tuple[float, float, str]:
     return float(value), float(error), f"slope {value:.2f} ± {error:.2f} over {passes[0]} to {passes[-1]} passes"
 
 
-def _judge_slope(numbers: Numbers) -> tuple[Verdict, str]:
-    """Short studies hold the transient, or too little beyond it for a slope to mean much."""
-    if numbers["passes"][-1] < 10 * LATE:
-        return Verdict.TOO_SMALL, f"a slope needs at least a decade beyond the transient of some {LATE} passes"
-    return Verdict.REPRODUCED, ""
+def _long(numbers: Numbers) -> bool:
+    """Whether the passes reach far enough beyond the transient for a slope to mean much."""
+    return bool(numbers["passes"][-1] >= 10 * LATE)
 
 
 def _sgld_slope(numbers: Numbers) -> Finding:
@@ -168,31 +166,29 @@ def _sgld_slope(numbers: Numbers) -> Finding:
     late = _late(numbers)
     expected = float(runs.slopes(numbers["passes"][late], _law(numbers).mse[0, late]))
     good, score = agrees(value, expected, error)
-    verdict, because = _judge_slope(numbers)
-    if not good or (verdict is Verdict.REPRODUCED and expected < -2 / 3):
-        verdict, because = Verdict.REFUSED, "the slope is not that of theory, or theory's is steeper"
+    steeper = _long(numbers) and expected < -2 / 3
     return Finding(
         "SGLD's MSE falls as theory says, no faster than the power -2/3",
         "rate -1/3 at most for the error, -2/3 for the MSE",
         f"{words}, {expected:.2f} by the theory of the linearised chain (score {score:.1f}); in the limit "
         f"-0.62 = -(1 - alpha), since alpha = 0.38 > 1/3",
-        verdict,
-        because,
+        **judged(
+            good and not steeper,
+            "the slope is not that of theory, or theory's is steeper",
+            _long(numbers),
+            SHORT,
+        ),
     )
 
 
 def _mala_slope(numbers: Numbers) -> Finding:
     value, error, words = _slope(numbers, "mala 0.564")
     good, score = agrees(value, -1.0, error)
-    verdict, because = _judge_slope(numbers)
-    if verdict is Verdict.REPRODUCED and not good:
-        verdict, because = Verdict.REFUSED, "the slope is another one"
     return Finding(
         "MALA's MSE falls with the power -1",
         "the standard rate -1/2 for the error, -1 for the MSE",
         f"{words} (score against -1: {score:.1f})",
-        verdict,
-        because,
+        **judged(good or not _long(numbers), "the slope is another one", _long(numbers), SHORT),
     )
 
 
@@ -203,19 +199,18 @@ def _acceptance(numbers: Numbers) -> Finding:
     centre = np.log(_curve(numbers, "mala 0.564")[0][use] / _curve(numbers, "mala 0.7")[0][use]).mean()
     error = float(np.log(low[:, use] / high[:, use]).mean(axis=1).std(ddof=1))
     far = limit(1) * error
-    if centre > far:
-        verdict, because = Verdict.CORRECTED, "the optimum is 0.574, for many dimensions; here 0.70 is better"
-    elif centre < -far:
-        verdict, because = Verdict.REFUSED, "the rate that the paper tunes to is better"
-    else:
-        verdict, because = Verdict.TOO_SMALL, "too few runs to tell the two rates apart"
     return Finding(
         "In three dimensions MALA does better at an acceptance rate of 0.70 than at the rate the paper tunes to",
         "acceptance tuned to 0.564",
         f"acceptance {numbers['acceptance 0.564']:.3f} and {numbers['acceptance 0.7']:.3f}; MSE ratio "
         f"{np.exp(centre):.2f} ± {np.exp(centre) * error:.2f} (geometric mean over {int(use.sum())} horizons)",
-        verdict,
-        because,
+        **judged(
+            not centre < -far,
+            "the rate that the paper tunes to is better",
+            bool(centre > far),
+            "too few runs to tell the two rates apart",
+            corrected="the optimum is 0.574, for many dimensions; here 0.70 is better",
+        ),
         erratum=6,
     )
 
@@ -231,11 +226,6 @@ def _baselines(numbers: Numbers) -> Finding:
             mse, error = curves[name]
             leads.append(np.log(rival / mse) / np.hypot(rival_error / rival, error / mse))
             texts.append(f"{label} {mse:.2g} ± {error:.1g}")
-    verdict, because = Verdict.REPRODUCED, ""
-    if min(leads) < -limit(2):
-        verdict, because = Verdict.REFUSED, "one of them does worse"
-    elif min(leads) < limit(2):
-        verdict, because = Verdict.TOO_SMALL, "too few runs to tell them apart"
     if "nuts" in numbers:
         mse, error = curves["nuts"]
         texts.append(f"NUTS {mse:.2g} ± {error:.1g} after a warm-up of {int(numbers['nuts_warmup'])} passes")
@@ -246,8 +236,12 @@ def _baselines(numbers: Numbers) -> Finding:
         + ", ".join(texts)
         + f"; anchor and Hessian cost {numbers['anchor_passes']:.0f} passes more; Laplace alone "
         f"{(numbers['laplace'] - 1.0) ** 2:.1e}",
-        verdict,
-        because,
+        **judged(
+            not min(leads) < -limit(2),
+            "one of them does worse",
+            not min(leads) < limit(2),
+            "too few runs to tell them apart",
+        ),
     )
 
 

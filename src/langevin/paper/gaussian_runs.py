@@ -19,7 +19,7 @@ import langevin as lv
 from langevin.paper import problems
 from langevin.paper.lab import Lab
 from langevin.paper.replicates import mean_score, square_score, standard_error, variance_score
-from langevin.paper.study import Finding, Floats, Numbers, Verdict, agrees, limit
+from langevin.paper.study import Finding, Floats, Numbers, agrees, judged, limit
 from langevin.paper.style import ASYMPTOTE, COLOURS, EXACT, MARKS, SIMULATED
 from langevin.theory import PoissonSolution, known_solution
 
@@ -227,8 +227,7 @@ def follows_law(claim: str, printed: str, scores: Floats) -> Finding:
         claim=claim,
         printed=printed,
         measured=f"largest of {scores.size} scores {largest:.1f}, limit {limit(scores.size):.1f}",
-        verdict=Verdict.REPRODUCED if same else Verdict.REFUSED,
-        because="" if same else "the runs do not follow the law of the sampler that the paper defines",
+        **judged(same, "the runs do not follow the law of the sampler that the paper defines"),
     )
 
 

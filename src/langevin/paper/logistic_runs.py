@@ -13,7 +13,7 @@ from langevin.paper import problems
 from langevin.paper.lab import Lab
 from langevin.paper.logistic_law import VarianceLaw
 from langevin.paper.replicates import standard_error
-from langevin.paper.study import Finding, Floats, Numbers, Verdict, limit
+from langevin.paper.study import Finding, Floats, Numbers, judged, limit
 
 ALPHA = 0.38
 PAPER = (5.89e7, 7.90e8)
@@ -173,6 +173,5 @@ def follows_law(claim: str, law: VarianceLaw, estimates: Floats, more: str) -> F
         f"largest of {scores.size} scores {of_mean:.1f} for means and {of_variance:.1f} for variances (limit "
         f"{bound:.1f}), beyond what curvature may do: {mean.min():.1%} of the mean and a factor {variance.min():.2f} "
         f"in the variance, up to {mean.max():.1%} and {variance.max():.2f} where the chain is widest; {more}",
-        Verdict.REPRODUCED if good else Verdict.REFUSED,
-        "" if good else "means or variances differ from the law of SGLD by more than Monte Carlo error",
+        **judged(good, "means or variances differ from the law of SGLD by more than Monte Carlo error"),
     )

@@ -1,10 +1,8 @@
 """What the study of stability finds, claim by claim."""
 
-from typing import Any
-
 import numpy as np
 
-from langevin.paper.study import Finding, Numbers, Verdict, agrees
+from langevin.paper.study import Finding, Numbers, Verdict, agrees, judged
 
 
 def check(numbers: Numbers) -> list[Finding]:
@@ -23,13 +21,6 @@ def check(numbers: Numbers) -> list[Finding]:
     ]
 
 
-def _verdict(good: bool, wrong: str, correction: str = "") -> dict[str, Any]:
-    """Verdict and reason: reproduced, with a correction if there is one, or refused."""
-    if not good:
-        return {"verdict": Verdict.REFUSED, "because": wrong}
-    return {"verdict": Verdict.CORRECTED if correction else Verdict.REPRODUCED, "because": correction}
-
-
 def _gaussian_conditions(numbers: Numbers) -> Finding:
     alpha, beta, size, noise = numbers["conditions.gaussian.constants"]
     exact = 4 / float(numbers["edge.limit"])
@@ -40,10 +31,11 @@ def _gaussian_conditions(numbers: Numbers) -> Finding:
         printed="alpha = beta = 1/sigma_p^2",
         measured=f"alpha = {alpha:.6g}, beta = {beta:.6g}, 1/sigma_p^2 = {exact:.6g}; C = {size:.3g} for the size, "
         f"{noise:.3g} for the noise with p_H = 2",
-        **_verdict(
+        **judged(
             good,
             "the constants found numerically differ",
-            "the constants are right, but V is quadratic, not linear, and the model has one parameter, not two",
+            corrected="the constants are right, but V is quadratic, not linear, and the model has one parameter, "
+            "not two",
         ),
         erratum=16,
     )
@@ -63,11 +55,11 @@ def _logistic_conditions(numbers: Numbers) -> Finding:
         f"{printed[1]:.3g}. With covariates divided by 10 000, printed alpha {small[0]:.4g} needs beta = "
         f"{small[2]:.4g}, printed {small[1]:.3g}; right alpha {small_right[0]:.4g} needs {small_right[2]:.4g}, proven "
         f"{small_right[1]:.4g}",
-        **_verdict(
+        **judged(
             bool(good),
             "the right constants fail, or the printed ones hold where they should not",
-            "grad V is 2 theta, not theta, and beta must cover the constant 1 of V; the printed inequality fails where "
-            "the prior dominates: at theta = 0 if lambda_min > S",
+            corrected="grad V is 2 theta, not theta, and beta must cover the constant 1 of V; the printed inequality "
+            "fails where the prior dominates: at theta = 0 if lambda_min > S",
         ),
         erratum=9,
     )
@@ -79,7 +71,7 @@ def _heavy_tails(numbers: Numbers) -> Finding:
         claim="a heavy-tailed target, here Cauchy's, breaks the drift condition",
         printed="typically does not hold for heavy tails",
         measured=f"lv.theory.stability reports {kinds or 'nothing'}",
-        **_verdict(kinds == "drift: heavy tails", "the check of the conditions missed it"),
+        **judged(kinds == "drift: heavy tails", "the check of the conditions missed it"),
     )
 
 
@@ -93,7 +85,7 @@ def _moments(numbers: Numbers) -> Finding:
         measured=f"largest score against exact values {score:.2f} over {window[..., 0].size} windows of m; exact "
         f"supremum {sup[0]:.4g} and {sup[1]:.4g}, at theta_0; at the last m {last[0]:.4g} and {last[1]:.4g} "
         f"(pi(V) = 1.5, pi(V^2) = 2.75)",
-        **_verdict(same, "the simulated moments are not those of the exact law"),
+        **judged(same, "the simulated moments are not those of the exact law"),
     )
 
 
@@ -106,7 +98,7 @@ def _averages(numbers: Numbers) -> Finding:
         printed="sup over m of pi_m(V^(p/2)) and of its weighted form is finite",
         measured=f"largest score against exact means {score:.2f} over {table[..., 0].size} averages; at the last m, "
         f"pi_m(V) = {plain:.4f} ± {error:.1g} and {weighted:.4f} ± {weighted_error:.1g} with weights delta_m^2",
-        **_verdict(same, "the averages of V differ from their exact means"),
+        **judged(same, "the averages of V differ from their exact means"),
     )
 
 
@@ -119,7 +111,7 @@ def _noise(numbers: Numbers) -> Finding:
         measured=f"E H^2 = {moments[-1, 0, 0]:.4g} ± {moments[-1, 0, 1]:.1g} (exact {exact[0]:.4g}), E H^4 = "
         f"{moments[-1, 1, 0]:.4g} ± {moments[-1, 1, 1]:.1g} (exact {exact[1]:.4g}), at all theta; largest score "
         f"{score:.2f} over {moments[..., 0].size}",
-        **_verdict(same, "the moments of H are not those of its definition"),
+        **judged(same, "the moments of H are not those of its definition"),
     )
 
 
@@ -142,7 +134,7 @@ def _logistic_moments(numbers: Numbers) -> Finding:
         f"value given theta, E|H|^2 is {noise[0, 0]:.4f} ± {noise[0, 1]:.1g} and E|H|^4 {noise[1, 0]:.4f} ± "
         f"{noise[1, 1]:.1g}, largest score {score:.2f}; E|H|^2 is at most {largest:.4g} over m, proven {bound:.4g} at "
         f"any theta",
-        **_verdict(same and bounded, "V passes its value at the start, or H is not that of its definition"),
+        **judged(same and bounded, "V passes its value at the start, or H is not that of its definition"),
     )
 
 
@@ -154,8 +146,10 @@ def _one_step(numbers: Numbers) -> Finding:
         printed="a factor 1/2 in place of 1/8, and H without its 1/2",
         measured=f"factor {factor:.5f} ± {error:.1g}, score {score:.2f} against 1/8, {abs(factor - 0.5) / error:.0f} "
         f"against 1/2",
-        **_verdict(
-            same, "the factor is not 1/8", "the step is 1/2 (grad log pi + H) delta, so its square has 1/4, halved"
+        **judged(
+            same,
+            "the factor is not 1/8",
+            corrected="the step is 1/2 (grad log pi + H) delta, so its square has 1/4, halved",
         ),
         erratum=13,
     )
@@ -180,7 +174,7 @@ def _overshoot(numbers: Numbers) -> Finding:
         f"{path[-1]:.1e} after {len(path) - 1} steps. MALA from 0 and 1: E theta^2 = {second[0, 0]:.4f} ± "
         f"{second[0, 1]:.1g} (exact {numbers['quartic.second_exact']:.4f}), largest score {score:.2f}; from "
         f"{starts[-1]:g} it {stuck}",
-        **_verdict(
+        **judged(
             all(diverged) and kinds == "size: overshoot" and growing and same,
             "the overshoot was missed by the check or by the run, or MALA failed too",
         ),
@@ -200,10 +194,10 @@ def _largest_step(numbers: Numbers) -> Finding:
         f"{mean[1, -1]:.4g} ± {error[1, -1]:.1g} at 1.05 (after one step {mean[1, 0]:.3g}); largest score {score:.2f} "
         f"over {mean.size}. In units ten times larger, delta = {step:.3g} obeys the printed rule but the limit is "
         f"{limit:.3g}: the variance is {inflation:.1e} posterior variances after 64 steps",
-        **_verdict(
+        **judged(
             same and settled,
             "the second moments are not those of the exact recursion",
-            "the printed rule compares delta, which has the unit of theta^2, with a standard deviation",
+            corrected="the printed rule compares delta, which has the unit of theta^2, with a standard deviation",
         ),
         erratum=10,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,6 +44,22 @@ class Finding:
     def __post_init__(self) -> None:
         if self.verdict is not Verdict.REPRODUCED and not self.because:
             raise ValueError(f"a verdict of {self.verdict!r} needs a reason in `because`: {self.claim}")
+
+
+class Judgement(TypedDict):
+    """The last word of a `Finding`, as keyword arguments."""
+
+    verdict: Verdict
+    because: str
+
+
+def judged(good: bool, wrong: str, clear: bool = True, too_small: str = "", *, corrected: str = "") -> Judgement:
+    """Refused unless `good`, too small unless `clear`, else reproduced, with a correction if one is named."""
+    if not good:
+        return Judgement(verdict=Verdict.REFUSED, because=wrong)
+    if not clear:
+        return Judgement(verdict=Verdict.TOO_SMALL, because=too_small)
+    return Judgement(verdict=Verdict.CORRECTED if corrected else Verdict.REPRODUCED, because=corrected)
 
 
 def limit(scores: int) -> float:

@@ -33,6 +33,12 @@ class Plan:
     `batch_size` is N where every step sees all the data, 0 without data; `num_steps` a chain, None where the clock or
     the precision decides. `expected_mean_error` and `expected_sd_error` are predicted standard errors, in posterior
     sds, of the flat parameters. Costs in datum visits.
+
+    Example:
+        >>> import langevin as lv
+        >>> model = lv.models.Logistic.simulate(seed=1)
+        >>> lv.plan(model.target, model.data, model.theta_0, passes=20).batch_size
+        8
     """
 
     anchor: Anchor

@@ -39,7 +39,17 @@ class Summary(dict[str, Any]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """Posterior expectations from one run of `lv.sample`; print it for a table, `explain()` it for the reasons."""
+    """Posterior expectations from one run of `lv.sample`; print it for a table, `explain()` it for the reasons.
+
+    Example:
+        >>> import langevin as lv
+        >>> model = lv.models.Logistic.simulate(seed=1)
+        >>> result = lv.sample(model.target, model.data, model.theta_0, passes=20)
+        >>> result.names
+        ('theta[0]', 'theta[1]', 'theta[2]')
+        >>> result.quantiles((0.025, 0.975)).status
+        'ok'
+    """
 
     session: Session
 
