@@ -5,9 +5,10 @@
     python -m benchmarks.error_bars --page docs/error-bars.md    # writes the table into the page
 
 A run has four chains of the steps that the catalogue names. Twenty groups of runs have a set-up of their own, so that
-pilots vary too. Coverage is pooled over the posterior means and sds of all parameters. The verdict is an exact binomial
-test on runs: "below" or "above" when a true coverage inside [0.93, 0.97] is rejected at 1e-3. Width is the median
-half-width over 1.96 empirical standard deviations.
+pilots vary too. Coverage is pooled over all parameters for each kind: posterior means, sds, and the seven quantiles from
+2.5% to 97.5%. The verdict is an exact binomial test on runs: "below" or "above" when a true coverage of a kind inside
+[0.93, 0.97] is rejected at 1e-3. Width is the median half-width over 1.96 empirical standard deviations, of the kind
+where it is largest.
 """
 
 import argparse
@@ -25,6 +26,7 @@ import numpy as np
 from scipy import stats
 
 import langevin as lv
+from benchmarks.importance import LEVELS
 from benchmarks.references import reference
 from benchmarks.sampled import runs
 from benchmarks.targets import BUILDERS, problem
@@ -46,8 +48,7 @@ class Row:
     batch_sizes: tuple[int, int]
     ess: float
     runs: int
-    means: float
-    sds: float
+    kinds: dict[str, float]
     worst: float
     width: float
     refused: float
@@ -57,21 +58,17 @@ class Row:
     seconds: float
 
     @property
-    def coverage(self) -> float:
-        """Pooled over means and sds."""
-        return 0.5 * (self.means + self.sds)
-
-    @property
     def verdict(self) -> str:
         """What the limits say; a hard posterior should be flagged."""
         if self.hard:
             return "flagged" if self.refused > 0.9 else "not flagged"
-        found = [judged(self.coverage, self.runs)]
+        found = [f"{kind} {judged(share, self.runs)}" for kind, share in self.kinds.items()]
+        found = [words for words in found if not words.endswith("inside")]
         found += ["one parameter"] if self.worst < LEAST_OF_ONE else []
         found += ["wide"] if self.width > MOST_WIDTH else []
         found += ["refusals"] if stats.binom.sf(self.refused * self.runs - 1, self.runs, MOST_REFUSED) < LEVEL else []
         found += ["reference"] if self.reference > 0.2 else []
-        return ", ".join(word for word in found if word != "inside") or "inside"
+        return ", ".join(found) if found else "inside"
 
 
 def judged(coverage: float, count: int) -> str:
@@ -96,11 +93,14 @@ def measure(name: str, count: int, seed: int) -> Row:
     ]
     values, lower, upper = (np.array([one_run[k] for one_run in found]) for k in range(3))
     statuses, sizes, ess = ([one_run[k] for one_run in found] for k in range(3, 6))
-    true = np.stack([truth.mean, truth.sd])
+    # Rows: mean, sd, quantiles.
+    true = np.concatenate([truth.mean[None], truth.sd[None], truth.quantiles])
+    errors = np.concatenate([truth.mean_stderr[None], truth.sd_stderr[None], truth.quantiles_stderr])
     # A refused interval misses: whatever is withheld must not count as covered.
     covered = ((lower <= true) & (true <= upper)).mean(axis=0)
     half = np.nanmedian(0.5 * (upper - lower), axis=0)
-    errors = np.stack([truth.mean_stderr, truth.sd_stderr])
+    widths = half / (1.96 * values.std(axis=0, ddof=1))
+    kinds = {"means": slice(0, 1), "sds": slice(1, 2), "quantiles": slice(2, None)}
     return Row(
         name=name,
         num_data=one.num_data,
@@ -109,10 +109,9 @@ def measure(name: str, count: int, seed: int) -> Row:
         batch_sizes=(min(sizes), max(sizes)),
         ess=float(np.median(ess)),
         runs=len(found),
-        means=float(covered[0].mean()),
-        sds=float(covered[1].mean()),
+        kinds={kind: float(covered[at].mean()) for kind, at in kinds.items()},
         worst=float(covered.min()),
-        width=float(np.median(half / (1.96 * values.std(axis=0, ddof=1)))),
+        width=max(float(np.median(widths[at])) for at in kinds.values()),
         refused=float(np.mean([status != "ok" for status in statuses])),
         statuses={word: statuses.count(word) for word in sorted(set(statuses)) if word != "ok"},
         reference=float(np.max(errors / half)),
@@ -123,13 +122,14 @@ def measure(name: str, count: int, seed: int) -> Row:
 
 def _numbers(result: lv.Result) -> tuple[Any, ...]:
     """What is kept of a run: its ledger would hold on to those of all runs beside it."""
-    mean, sd = result.mean, result.sd
-    (lower, upper), (sd_lower, sd_upper) = mean.interval(), sd.interval()
-    values = ([mean.value, sd.value], [lower, sd_lower], [upper, sd_upper])
+    parts = (result.mean, result.sd, result.quantiles(LEVELS))
+    ends = [part.interval() for part in parts]
+    columns = ([part.value for part in parts], [lower for lower, _ in ends], [upper for _, upper in ends])
+    values = (np.concatenate([np.atleast_2d(part) for part in column]) for column in columns)
     return (*values, result.status, result.session.batch_size, result.plan.pilot.ess)
 
 
-HEAD = ("target", "N", "d", "steps", "n", "ESS", "means", "sds", "pooled", "least", "width", "not ok", "verdict")
+HEAD = ("target", "N", "d", "steps", "n", "ESS", "means", "sds", "quantiles", "least", "width", "not ok", "verdict")
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -142,9 +142,7 @@ def cells(row: Row) -> tuple[str, ...]:
         f"{row.steps:,}",
         str(low) if low == high else f"{low}-{high}",
         f"{row.ess:.2f}",
-        f"{row.means:.3f}",
-        f"{row.sds:.3f}",
-        f"{row.coverage:.3f}",
+        *(f"{share:.3f}" for share in row.kinds.values()),
         f"{row.worst:.3f}",
         f"{row.width:.2f}",
         f"{row.refused:.1%}",

@@ -1,4 +1,4 @@
-"""Posterior moments by importance sampling from a Gaussian with heavier tails: antithetic, with control functions."""
+"""Moments and quantiles by importance sampling from a Gaussian with heavier tails: antithetic, with controls."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,6 +7,9 @@ from math import factorial, lgamma, log, pi
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+from scipy.optimize import brentq
+from scipy.special import ndtr
 
 Floats = NDArray[np.float64]
 LogDensity = Callable[[Floats], Floats]
@@ -14,11 +17,14 @@ LogDensity = Callable[[Floats], Floats]
 BATCHES = 64
 TAIL_SHARE, TAIL_DF = 0.2, 5.0
 MOST_CONTROLS = 250
+# Levels of the quantiles, and the grid of standardised values on which distribution functions are summed.
+LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
+GRID = np.linspace(-6.0, 6.0, 121)
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Means and standard deviations of the flat parameters with their standard errors.
+    """Means, standard deviations and quantiles (levels, d) of the flat parameters with their standard errors.
 
     ess: effective share of the draws; laplace_ess: that of plain draws from N(centre, covariance), the Laplace
     approximation if centre and covariance are those of the mode.
@@ -28,6 +34,8 @@ class Moments:
     sd: Floats
     mean_stderr: Floats
     sd_stderr: Floats
+    quantiles: Floats
+    quantiles_stderr: Floats
     ess: float
     laplace_ess: float
 
@@ -83,6 +91,7 @@ def importance(
     p = len(indices[0])
     gram, cross, plain = np.zeros((2, p, p)), np.zeros((2, p, 1 + 2 * d)), np.zeros(3)
     squares, means = 0.0, np.zeros((batches, p + 1 + 2 * d))
+    below = np.zeros((batches, 2, d, len(GRID)))
     for batch, stream in enumerate(np.random.SeedSequence(seed).spawn(batches)):
         rng = np.random.default_rng(stream)
         normal = rng.random(size) >= TAIL_SHARE
@@ -103,11 +112,54 @@ def importance(
         cross[batch % 2] += controls @ responses.T / size
         means[batch] = np.concatenate([controls.mean(axis=1), responses.mean(axis=1)])
         squares += np.sum(weights**2)
+        below[batch] = [_shares(x, weight_sum) for weight_sum in (weights, np.stack([ratio, ratio]))]
         laplace = np.exp(values[:, normal] - log_phi[normal])
         plain += np.array([laplace.size, laplace.sum(), np.sum(laplace**2)])
     first, scale, *errors = _moments(_adjusted(means, gram, cross), d)
     ess, plain_ess = 2 * size * batches * means[:, p].mean() ** 2 / squares, plain[1] ** 2 / plain[0] / plain[2]
-    return Moments(centre + sd * first, sd * scale, sd * errors[0], sd * errors[1], float(ess), float(plain_ess))
+    points, point_errors = _quantiles(below, means[:, p])
+    return Moments(
+        mean=centre + sd * first,
+        sd=sd * scale,
+        mean_stderr=sd * errors[0],
+        sd_stderr=sd * errors[1],
+        quantiles=centre + sd * points,
+        quantiles_stderr=sd * point_errors,
+        ess=float(ess),
+        laplace_ess=float(plain_ess),
+    )
+
+
+def _shares(x: Floats, weights: Floats) -> Floats:
+    """Mean over draws x and -x of weight 1{x_j <= c}, for every coordinate and every c of the grid, (d, grid)."""
+    found = np.zeros((x.shape[1], len(GRID)))
+    for sign, weight in zip((1.0, -1.0), weights, strict=True):
+        for j, column in enumerate(sign * x.T):
+            cell = np.searchsorted(GRID, column, side="left")
+            found[j] += np.cumsum(np.bincount(cell, weight, len(GRID) + 1))[:-1]
+    return found / (2 * len(x))
+
+
+def _quantiles(below: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Standardised quantiles (levels, d) with errors, from the batches' means of w 1{x <= c} and (phi/q) 1{x <= c}.
+
+    The second is known to be Phi(c): taken off with the mean weight as its slope, it leaves the noise of w alone.
+    """
+    total = weight.mean()
+    shares = (below[:, 0] - total * (below[:, 1] - ndtr(GRID))) / total
+    # F = E[w 1]/E[w]; near F a batch with a large weight counts for more.
+    mean = shares.mean(axis=0)
+    influence = shares - mean - mean * (weight / total - 1.0)[:, None, None]
+    d = below.shape[2]
+    points, errors = np.zeros((2, len(LEVELS), d))
+    for j in range(d):
+        curve = CubicSpline(GRID, mean[j] - ndtr(GRID))
+        spread = CubicSpline(GRID, influence[:, j].std(axis=0, ddof=1) / np.sqrt(len(below)))
+        for k, level in enumerate(LEVELS):
+            c = brentq(lambda c, curve=curve, level=level: ndtr(c) + curve(c) - level, GRID[0], GRID[-1])
+            slope = np.exp(-0.5 * c**2) / np.sqrt(2.0 * pi) + curve(c, 1)
+            points[k, j], errors[k, j] = c, spread(c) / slope
+    return points, errors
 
 
 def _adjusted(means: Floats, gram: Floats, cross: Floats) -> Floats:

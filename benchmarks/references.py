@@ -1,4 +1,4 @@
-"""Posterior means and standard deviations of every target in the catalogue, with errors that a run cannot see.
+"""Posterior means, sds and quantiles of every target in the catalogue, with errors that a run cannot see.
 
     python -m benchmarks.references            # remakes references.json
     python -m benchmarks.references poisson    # its entry only
@@ -11,7 +11,7 @@ import hashlib
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,8 @@ def compute(one: Problem, seed: int = 0) -> Reference:
         z = np.concatenate([(found.mean - exact.mean) / found.mean_stderr, (found.sd - exact.sd) / found.sd_stderr])
         print(f"    importance sampling against quadrature: largest |z| {np.max(np.abs(z)):.2f} of {len(z)}")
         error = exact.error * exact.sd
-        method, found = "quadrature", Moments(exact.mean, exact.sd, error, error, found.ess, found.laplace_ess)
+        sharper = {"mean": exact.mean, "sd": exact.sd, "mean_stderr": error, "sd_stderr": error}
+        method, found = "quadrature", replace(found, **sharper)
     seconds = round(time.perf_counter() - start, 1)
     values = asdict(found) | {"laplace_ess": pilot.laplace_ess}
     return Reference(**values, mode=mode, laplace_sd=laplace_sd, method=method, seconds=seconds)
