@@ -11,7 +11,7 @@ from scipy import stats
 import langevin as lv
 from langevin.kernels.protocol import noise_shape
 
-FALSE_ALARM = 1e-8
+FALSE_ALARM = 5e-9
 
 
 class Case(NamedTuple):

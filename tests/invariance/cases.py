@@ -71,6 +71,15 @@ CASES = {
         coordinates=lv.Whitened.by(ANCHOR),
         guard=20,
     ),
+    "SVRG, UBU": on_data(subsample=lv.WithReplacement(5), gradient=lv.SVRG(20), kernel=lv.UBU(0.5)),
+    "SAGA, whitened, BAOAB": on_data(
+        subsample=lv.WithReplacement(5),
+        gradient=lv.SAGA(),
+        kernel=lv.BAOAB(0.5),
+        anchor=ANCHOR,
+        schedule=lv.Constant(0.5),
+        coordinates=lv.Whitened.by(ANCHOR),
+    ),
     "MALA": on_data(kernel=lv.MALA(), schedule=lv.Constant(0.05), anchor=ANCHOR),
     "custom gradient": on_data(gradient=OneDatum()),
     "no data": {

@@ -238,7 +238,7 @@ def block_rows(
 
 def initial_carry(program: Program, parts: Parts, keys: dict[str, Array], z: Array, settings: int) -> Carry:
     """States before the first transition and empty sums for z of shape (chains, d)."""
-    state, memory = _initial_state(program, parts, keys, z)
+    state, memory = _initial_state(program, parts, keys, z, np.int32(len(z)))
     like, number = jax.ShapeDtypeStruct(z.shape[1:], z.dtype), jax.ShapeDtypeStruct((), z.dtype)
     sums = jax.eval_shape(partial(contributions, program), parts, like, like, number, number)
     counted = ["acceptance"] if program.source == "exact" else []
@@ -250,8 +250,8 @@ def initial_carry(program: Program, parts: Parts, keys: dict[str, Array], z: Arr
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=COMPILED_QUICKLY)
-def _initial_state(program: Program, parts: Parts, keys: dict[str, Array], z: Array) -> tuple[PyTree, PyTree]:
-    def one(given: tuple[Array, dict[str, Array]]) -> tuple[PyTree, PyTree]:
+def _initial_state(program: Program, parts: Parts, keys: dict[str, Array], z: Array, count: Array) -> tuple:
+    def one(_: Array, given: tuple[Array, dict[str, Array]]) -> tuple[PyTree, PyTree]:
         z, keys = given
         zero, d = Clock(jnp.uint32(0), jnp.uint32(0)), program.layout.size
         if parts.coordinates.paired:
@@ -264,4 +264,6 @@ def _initial_state(program: Program, parts: Parts, keys: dict[str, Array], z: Ar
             return state, ()
         return state, parts.gradient.remember(posterior(program, parts), parts.coordinates.theta(z))
 
-    return lax.map(one, (z, keys))
+    like = jax.eval_shape(lambda given: one(count, jax.tree.map(lambda leaf: leaf[0], given)), (z, keys))
+    blank = jax.tree.map(lambda leaf: jnp.zeros((len(z), *leaf.shape), leaf.dtype), like)
+    return _for_each(one, (z, keys), blank, jnp.arange(len(z)), count)

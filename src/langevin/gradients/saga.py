@@ -34,8 +34,11 @@ class SAGA:
 
     Example:
         >>> import langevin as lv
-        >>> lv.SAGA()
-        SAGA()
+        >>> model = lv.models.LinearGaussian.simulate(num_data=1000, seed=1)
+        >>> ledger = lv.run(model.target, model.data, model.theta_0, gradient=lv.SAGA(),
+        ...                 subsample=lv.WithReplacement(10), schedule=lv.Constant(0.001), num_steps=300)
+        >>> ledger.cost
+        4000
     """
 
     def remember(self, posterior: Posterior, theta: Array) -> Table:

@@ -37,8 +37,11 @@ class SVRG:
 
     Example:
         >>> import langevin as lv
-        >>> lv.SVRG(period=100)
-        SVRG(period=100)
+        >>> model = lv.models.LinearGaussian.simulate(num_data=1000, seed=1)
+        >>> ledger = lv.run(model.target, model.data, model.theta_0, gradient=lv.SVRG(period=100),
+        ...                 subsample=lv.WithReplacement(10), schedule=lv.Constant(0.001), num_steps=300)
+        >>> ledger.cost
+        5970
     """
 
     period: int

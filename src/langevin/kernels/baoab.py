@@ -26,9 +26,10 @@ class BAOAB(MomentumKernel):
     Leimkuhler and Matthews, *Rational construction of stochastic numerical methods for molecular sampling* (2013).
 
     Example:
-        >>> import langevin as lv
-        >>> lv.BAOAB(friction=0.5)
-        BAOAB(friction=0.5)
+        >>> import langevin as lv, numpy as np
+        >>> H, C = np.eye(1), np.eye(1)  # a standard normal target, gradients with noise of variance 1
+        >>> [round(abs(lv.BAOAB(friction=0.5).bias(H, noise, delta=0.8).item()), 3) for noise in (0 * C, C)]
+        [0.0, 0.21]
     """
 
     def step(self, state: MomentumState, grad: Array, eta: Array, delta: Array) -> MomentumState:

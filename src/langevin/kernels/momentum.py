@@ -10,7 +10,7 @@ that leaves pi(theta) N(p; 0, I) as it is. Over times long against 1 / gamma it 
 
 the paper's diffusion, run for delta = 2 h / gamma in a step of length h. So a kernel takes `friction` = gamma h, the
 rate at which *one step* forgets momentum (exp(-friction) of it is kept), and chooses h from delta such that over many
-steps drift delta / 2 and noise sqrt(delta) hold, whatever the friction. It has no units: a number serves any posterior.
+steps drift delta / 2 and noise sqrt(delta) hold, whatever the friction. It has no units.
 
 On a Gaussian of precision lambda, with c = exp(-friction) and gradient noise of variance C, all of them obey
 

@@ -26,9 +26,10 @@ class SGHMC(MomentumKernel):
     a delta / 2, momentum decay a, and no estimate of the gradient noise.
 
     Example:
-        >>> import langevin as lv
-        >>> lv.SGHMC(friction=0.5)
-        SGHMC(friction=0.5)
+        >>> import langevin as lv, numpy as np
+        >>> H, C = np.eye(1), np.zeros((1, 1))  # a standard normal target, exact gradients
+        >>> [round(kernel.bias(H, C, delta=0.8).item(), 3) for kernel in (lv.SGLD(), lv.SGHMC(friction=0.5))]
+        [0.25, 0.052]
     """
 
     def step(self, state: MomentumState, grad: Array, eta: Array, delta: Array) -> MomentumState:
