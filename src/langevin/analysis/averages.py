@@ -251,7 +251,8 @@ def _square_root(variance: Estimate) -> Estimate:
         variance,
         value=sd,
         stderr=variance.stderr / (2.0 * sd),
-        bias=variance.bias / (2.0 * sd),
+        # Not by the delta method: the variance may be mostly bias.
+        bias=sd - np.sqrt(np.maximum(variance.value - variance.bias, 0.0)),
         sigma2=variance.sigma2 / (4.0 * sd**2),
         laplace=None if variance.laplace is None else np.sqrt(variance.laplace),
     )

@@ -104,16 +104,18 @@ def corrected_bias(
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Estimated bias of a corrected average and whether it is beyond the bar, each (groups, values).
 
-        bias = c growth (value - laplace),   c = 2 for curved values, 1 for linear ones
+        bias = (2 growth + shape) (value - laplace) for curved values,   growth (value - laplace) for linear ones
 
     The correction is exact on the quadratic part of phi and log pi; what it leaves, value - laplace, is the
     mean of a quartic remainder (of a quadratic one for linear values, through the skewness), and a chain
-    whose variance is larger by a factor 1 + growth sees a quartic larger by 1 + 2 growth. An order of
-    magnitude, and a noisy one: beyond the bar only when the difference is significant too.
+    whose variance is larger by a factor 1 + growth sees a quartic larger by 1 + 2 growth. What comes of the
+    square of the cubic part of log pi goes by the chain's third cumulants, which are off by `shape`. An order
+    of magnitude, and a noisy one: beyond the bar only when the difference is significant too.
     """
     if law is None or hessian is None or laplace is None:
         return np.zeros(value.shape), np.zeros(value.shape, dtype=bool)
-    factor = np.where(np.any(hessian != 0, axis=(1, 2)), 2.0, 1.0) * law.growth[:, None]
+    growth = law.growth[:, None]
+    factor = np.where(np.any(hessian != 0, axis=(1, 2)), 2.0 * growth + law.shape, growth)
     left = value - laplace
     critical = np.maximum(
         1.0 / np.maximum(factor, 1e-300), t_quantile(1.0 - BIAS_LEVEL / (2 * value.shape[-1]), spread.df)

@@ -24,12 +24,13 @@ class Law(NamedTuple):
 
     `excess` (groups, d, d): covariance beyond the posterior's. `growth`: the relative excess of variance in the worst
     direction, as far as it is significant; `inflation`: the factor of gradient noise alone on the sd there.
-    `relaxations`: relaxation times of one chain.
+    `shape`: the relative error of the chain's third cumulants. `relaxations`: relaxation times of one chain.
     """
 
     excess: Array
     growth: Array
     inflation: Array
+    shape: float
     relaxations: float
 
     def bias(self, hessian: Array) -> Array:
@@ -83,4 +84,5 @@ def law(ledger: "Ledger", index: tuple[int, ...], rows: Rows, pool: bool) -> Law
         by_chance = 2.0 * np.sqrt(len(values) / independent) * growth(excess(gradient) - without)
         found.append((whole, max(growth(whole) - by_chance, 0.0), np.sqrt(1.0 + growth(whole - without))))
     by_group = [np.array(part) for part in zip(*found, strict=True)]
-    return Law(by_group[0], by_group[1], by_group[2], relaxations)
+    shape = float(np.dot(weight, [kernel.shape_error(precision, float(delta)) for delta in step]))
+    return Law(by_group[0], by_group[1], by_group[2], shape, relaxations)

@@ -69,6 +69,10 @@ class Kernel:
         """Stationary covariance of theta on the Gaussian model minus H^-1, for H, C and a constant step; or None."""
         return None
 
+    def shape_error(self, precision: np.ndarray, delta: float) -> float:
+        """Relative error of the third cumulants of the chain for a weak cubic part of log pi, where known."""
+        return 0.0
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
