@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,13 @@ def test_a_second_process_compiles_nothing_and_finds_the_same_bits(tmp_path):
     without = report(XDG_CACHE_HOME=str(tmp_path / "other"), LANGEVIN_NO_CACHE="1")
     assert without["kept"] == 0 and not (tmp_path / "other").exists()
     assert first["digest"] == second["digest"] == without["digest"]
+
+
+def test_processes_share_the_folder(tmp_path):
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: report(XDG_CACHE_HOME=str(tmp_path)), range(3)))
+    assert len({one["digest"] for one in found}) == 1
+    assert len(programs(tmp_path)) == found[0]["asked"]  # no drafts are left
 
 
 def test_damaged_files_are_replaced(tmp_path):
