@@ -29,7 +29,7 @@ import langevin as lv
 from benchmarks.importance import LEVELS
 from benchmarks.references import reference
 from benchmarks.sampled import runs
-from benchmarks.targets import BUILDERS, problem
+from benchmarks.targets import catalogue, problem
 
 LOWEST, HIGHEST, LEVEL = 0.93, 0.97, 1e-3
 LEAST_OF_ONE, MOST_WIDTH, MOST_REFUSED = 0.90, 1.3, 0.02
@@ -154,12 +154,13 @@ def main(arguments: list[str]) -> None:
     """Prints the table, row by row."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", help="names of the catalogue; all if none is given")
+    parser.add_argument("--real", action="store_true", help="the real data sets instead of the simulated ones")
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--page", type=Path, help="write the table between the marks of this page")
     given = parser.parse_args(arguments)
     print(aligned(HEAD), flush=True)
-    names = given.targets if given.targets else list(BUILDERS)
+    names = given.targets if given.targets else catalogue(given.real)
     rows = []
     # One process a core; JAX does not survive a fork.
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as workers:
@@ -183,7 +184,8 @@ def write_page(page: Path, rows: list[Row]) -> None:
     old, tail = rest.split(LAST_MARK, 1)
     found = {line.split("|")[1].strip(): line for line in old.splitlines() if line.startswith("|")}
     found |= {row.name: f"| {' | '.join(cells(row))} |" for row in rows}
-    table = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD), *(found[name] for name in BUILDERS if name in found)]
+    order = catalogue() + catalogue(real=True)
+    table = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD), *(found[name] for name in order if name in found)]
     page.write_text(f"{head}{FIRST_MARK}{mark}\n\n" + "\n".join(table) + f"\n\n{LAST_MARK}{tail}")
 
 

@@ -19,9 +19,10 @@ Floats = NDArray[np.float32]
 _SLOPE, _INTERCEPT = 2.5, 10.0
 
 
-def _columns(table: Any, names: list[str]) -> tuple[Floats, Floats]:
-    """An intercept and these columns as they are, and the prior sds of their coefficients."""
-    x = np.stack([np.ones(len(table)), *(np.asarray(table[name], np.float64) for name in names)], axis=1)
+def _columns(table: Any, names: list[str] | None = None) -> tuple[Floats, Floats]:
+    """An intercept and these columns, or all, as they are, and the prior sds of their coefficients."""
+    columns = [np.asarray(table[name], np.float64) for name in (table if names is None else names)]
+    x = np.stack([np.ones_like(columns[0]), *columns], axis=1)
     spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
     prior = np.where(np.arange(x.shape[1]) == 0, _INTERCEPT, _SLOPE) / spread
     return x.astype(np.float32), prior.astype(np.float32)
@@ -84,7 +85,7 @@ def diabetes() -> Problem:
     from sklearn.datasets import load_diabetes
 
     data = load_diabetes(as_frame=True, scaled=False)
-    x, prior = _columns(data.data, list(data.data.columns))
+    x, prior = _columns(data.data)
     y = np.asarray(data.target, np.float64)
     # The response has an sd of 77: coefficients are in its units.
     size = float(y.std())
@@ -119,9 +120,8 @@ def food() -> Problem:
         return -0.5 * (df + 1.0) * jnp.log1p(z * z / df) - theta["log_scale"]
 
     start = {"beta": np.zeros(2), "log_scale": np.float64(np.log(size))}
-    return Problem(
-        lv.Target(log_prior, log_likelihood), {"x": x, "y": y.astype(np.float32)}, start, 1000, "Student t, 235 rows, raw"
-    )
+    data = {"x": x, "y": y.astype(np.float32)}
+    return Problem(lv.Target(log_prior, log_likelihood), data, start, 1000, "Student t, 235 rows, raw")
 
 
 @listed
@@ -132,7 +132,7 @@ def digits() -> Problem:
     data = load_digits()
     chosen = np.isin(data.target, (3, 8, 9))
     ink = data.images[chosen].sum(axis=2)
-    x, prior = _columns({str(k): ink[:, k] for k in range(8)}, [str(k) for k in range(8)]) if False else _ink(ink)
+    x, prior = _columns({str(k): column for k, column in enumerate(ink.T)})
     y = np.searchsorted((3, 8, 9), data.target[chosen])
 
     def log_likelihood(theta: Any, row: Any) -> jax.Array:
@@ -141,21 +141,3 @@ def digits() -> Problem:
 
     target = lv.Target(lambda theta: _normal(theta, prior), log_likelihood)
     return Problem(target, {"x": x, "y": y.astype(np.int32)}, np.zeros((2, 9)), 1000, "softmax, 3 classes, raw counts")
-
-
-def _ink(ink: NDArray[np.float64]) -> tuple[Floats, Floats]:
-    table = _Table({str(k): ink[:, k] for k in range(ink.shape[1])})
-    return _columns(table, list(table.parts))
-
-
-class _Table:
-    """Columns by name with a number of rows, as a data frame has."""
-
-    def __init__(self, parts: dict[str, NDArray[np.float64]]) -> None:
-        self.parts = parts
-
-    def __getitem__(self, name: str) -> NDArray[np.float64]:
-        return self.parts[name]
-
-    def __len__(self) -> int:
-        return len(next(iter(self.parts.values())))

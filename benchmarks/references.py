@@ -21,7 +21,7 @@ import numpy as np
 
 import langevin as lv
 from benchmarks.importance import Floats, Moments, importance
-from benchmarks.targets import BUILDERS, Problem, problem
+from benchmarks.targets import Problem, catalogue, problem
 from langevin.data.source import as_source
 from langevin.models import posterior_moments
 from langevin.precision import isolated
@@ -165,7 +165,7 @@ def line(name: str, found: Reference) -> str:
 
 def main() -> None:
     """Computes, prints and writes the entries of the targets named, or of all."""
-    chosen = sys.argv[1:] if len(sys.argv) > 1 else list(BUILDERS)
+    chosen = sys.argv[1:] if len(sys.argv) > 1 else catalogue() + catalogue(real=True)
     stored = json.loads(FILE.read_text()) if len(sys.argv) > 1 else {}
     print("target N d method seconds | ess, of Laplace draws | stderr of mean, sd in sds | shift, sd over Laplace")
     for name in chosen:

@@ -55,14 +55,27 @@ class Problem:
 BUILDERS: dict[str, Callable[[], Problem]] = {}
 
 
-def _listed(build: Callable[[], Problem]) -> Callable[[], Problem]:
+def listed(build: Callable[[], Problem]) -> Callable[[], Problem]:
     """Enters a builder in the catalogue under its name; its problem is made once, so that compiled code is reused."""
     BUILDERS[build.__name__] = cache(build)
     return BUILDERS[build.__name__]
 
 
+def catalogue(real: bool = False) -> list[str]:
+    """Names of the simulated problems, or of the real ones."""
+    simulated = [name for name, build in BUILDERS.items() if build.__module__ == __name__]
+    if not real:
+        return simulated
+    import benchmarks.real_data  # noqa: F401
+
+    return [name for name in BUILDERS if name not in simulated]
+
+
 def problem(name: str) -> Problem:
     """The problem of that name; the same object every time."""
+    if name not in BUILDERS:
+        # Their packages are installed with the bench extra only.
+        import benchmarks.real_data  # noqa: F401
     if name not in BUILDERS:
         raise ValueError(f"name must be one of {', '.join(BUILDERS)}, got {name!r}.")
     return BUILDERS[name]()
@@ -94,13 +107,13 @@ def _logistic(x: NDArray, y: Floats, note: str, steps: int = 1000) -> Problem:
     return Problem(model.target, model.data, np.zeros(model.dimension, np.float32), steps, note)
 
 
-@_listed
+@listed
 def logistic_paper() -> Problem:
     model = paper.logistic()
     return Problem(model.target, model.data, np.zeros(3, np.float32), 1000, "the paper's problem, prior N(0, 1)")
 
 
-@_listed
+@listed
 def logistic_20() -> Problem:
     rng = np.random.default_rng(20)
     x = _design(rng, 1000, 20)
@@ -108,7 +121,7 @@ def logistic_20() -> Problem:
     return _logistic(x, y, "50 data a parameter")
 
 
-@_listed
+@listed
 def logistic_large() -> Problem:
     rng = np.random.default_rng(21)
     x = _design(rng, 100_000, 10)
@@ -123,17 +136,17 @@ def _rare(num_data: int, intercept: float, seed: int, steps: int) -> Problem:
     return _logistic(x, y, f"{int(np.sum(y > 0))} positives in {num_data}", steps)
 
 
-@_listed
+@listed
 def rare_100() -> Problem:
     return _rare(100, -2.5, seed=22, steps=4000)
 
 
-@_listed
+@listed
 def rare_300() -> Problem:
     return _rare(300, -3.5, seed=23, steps=4000)
 
 
-@_listed
+@listed
 def bad_scales() -> Problem:
     """A logistic regression in units from 1e-4 to 1e4, the prior in the same units; the third column is constant."""
     rng = np.random.default_rng(24)
@@ -151,7 +164,7 @@ def bad_scales() -> Problem:
     return Problem(target, (x, _single(y)), np.zeros(5, np.float32), 1000, "columns of size 1e-4 to 1e4")
 
 
-@_listed
+@listed
 def poisson() -> Problem:
     """y ~ Poisson(exp(<x, beta>)), beta ~ N(0, 2.5^2)."""
     rng = np.random.default_rng(25)
@@ -166,7 +179,7 @@ def poisson() -> Problem:
     return Problem(target, (x, _single(y)), np.zeros(5, np.float32), 1000, "counts with mean near 2")
 
 
-@_listed
+@listed
 def linear() -> Problem:
     """y ~ N(<x, beta>, sigma^2), beta ~ N(0, 5^2), log sigma ~ N(0, 2^2)."""
     rng = np.random.default_rng(26)
@@ -184,7 +197,7 @@ def linear() -> Problem:
     return Problem(lv.Target(log_prior, log_likelihood), (x, _single(y)), theta_0, 1000, "unknown noise level")
 
 
-@_listed
+@listed
 def student_t() -> Problem:
     """y = <x, beta> + scale t_4, beta ~ N(0, 5^2), log scale ~ N(0, 2^2)."""
     rng = np.random.default_rng(27)
@@ -202,7 +215,7 @@ def student_t() -> Problem:
     return Problem(lv.Target(log_prior, log_likelihood), (x, _single(y)), theta_0, 1000, "outliers; t with 4 df")
 
 
-@_listed
+@listed
 def softmax() -> Problem:
     """Four classes, the first of them the baseline: three contrasts of 4 weights and a bias, all N(0, 2.5^2)."""
     rng = np.random.default_rng(28)
@@ -222,7 +235,7 @@ def softmax() -> Problem:
     return Problem(lv.Target(log_prior, log_likelihood), (x, y), theta_0, 1000, "four classes")
 
 
-@_listed
+@listed
 def negative_binomial() -> Problem:
     """y ~ NB with mean mu = exp(<x, beta>) and variance mu + mu^2 exp(log_dispersion); N(0, 2.5^2), N(0, 2^2)."""
     rng = np.random.default_rng(29)
@@ -259,12 +272,12 @@ def _hierarchical(tau: float, smallest: float, largest: float, seed: int, note: 
     return Problem(lv.Target(log_prior, log_likelihood), (_single(y), s), theta_0, 4000, note)
 
 
-@_listed
+@listed
 def hierarchical() -> Problem:
     return _hierarchical(0.6, 0.3, 1.2, seed=30, note="36 groups, tau = 0.6 as large as their errors")
 
 
-@_listed
+@listed
 def hierarchical_weak() -> Problem:
     one = _hierarchical(0.5, 0.5, 1.5, seed=30, note="36 groups, tau = 0.5 half their errors: a long left tail")
     return replace(one, hard=True)

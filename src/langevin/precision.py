@@ -17,10 +17,26 @@ _MOST_KEPT = 64
 _Jitted: Any = type(jax.jit(len))
 
 
+def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with everything in it in JAX's usual precision, whatever the user's setting is."""
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **keywords: Any) -> Any:
+        with jax.enable_x64(False):
+            return function(*arguments, **keywords)
+
+    return wrapped
+
+
 def apart(target: Target, bits: int = 64) -> Target:
     """The target for code that runs in float64, or in float32, whatever else sees it; see `isolated`."""
     likelihood = None if target.log_likelihood is None else isolated(target.log_likelihood, bits)
     return Target(isolated(target.log_prior, bits), likelihood)
+
+
+def for_float32(target: Target) -> Target:
+    """The target for float32 code: where the user's setting is x64, what the model holds in float64 is narrowed."""
+    return apart(target, bits=32) if jax.dtypes.canonicalize_dtype(np.float64) == np.float64 else target
 
 
 def isolated(function: Callable[..., Any], bits: int = 64) -> Callable[..., Any]:

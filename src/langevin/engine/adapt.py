@@ -11,6 +11,7 @@ from jax import lax
 from langevin.data.source import as_source
 from langevin.engine.checks import require, whole_number
 from langevin.kernels import ExactKernel
+from langevin.precision import for_float32
 from langevin.schedules import Constant
 from langevin.target import Layout, Target
 
@@ -51,11 +52,12 @@ def adapt_step(
     goal = kernel.target_acceptance if target_acceptance is None else target_acceptance
     if not 0.0 < goal < 1.0:
         raise ValueError(f"target_acceptance must lie in (0, 1), got {goal!r}. Try {kernel.target_acceptance}.")
-    layout = Layout.of(theta_0)
+    layout, narrow = Layout.of(theta_0), for_float32(target)
     arrays = None if data is None else as_source(data).arrays
-    target.check(theta_0, arrays)
     theta = layout.flat(theta_0).astype(np.float32)
-    log_delta = _adapt(target, layout, num_steps, kernel, arrays, theta, jnp.float32(goal), jax.random.key(seed))
+    with jax.enable_x64(False):
+        narrow.check(theta_0, arrays)
+        log_delta = _adapt(narrow, layout, num_steps, kernel, arrays, theta, np.float32(goal), jax.random.key(seed))
     return Constant(float(np.exp(np.float64(log_delta))))
 
 

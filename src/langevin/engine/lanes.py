@@ -12,6 +12,7 @@ from langevin.data.prefetch import HostGather
 from langevin.engine import block as device
 from langevin.engine.block import Block, Carry, Output
 from langevin.engine.setup import Prepared
+from langevin.precision import in_float32
 
 PyTree = Any
 # Vector lanes of a group below which two cores gain nothing over one.
@@ -49,35 +50,35 @@ class Group:
             rows = size * self.program.capacity * self.program.batch_size
             self.gather = HostGather(prepared.host_source, rows)
 
+    @in_float32
     def start(self, settings: int) -> None:
         """The state before the first transition."""
-        with jax.enable_x64(False):
-            parts, starts = self.call.parts, self.call.starts[self.at]
-            self.place(device.initial_carry(self.program, parts, self.keys, starts, settings))
+        parts, starts = self.call.parts, self.call.starts[self.at]
+        self.place(device.initial_carry(self.program, parts, self.keys, starts, settings))
 
     def place(self, carry: Carry) -> None:
         """Takes over a carry, bound to the device of the data: one that is free to move would be compiled for anew."""
         leaves = jax.tree.leaves(self.call.parts.data)
         self.carry = jax.device_put(carry, next(iter(leaves[0].devices())) if leaves else None)
 
+    @in_float32
     def restore(self, carry: Carry) -> None:
         """The state of these chains among all of a checkpoint's; the device takes over buffers, so it gets copies."""
-        with jax.enable_x64(False):
-            self.place(jax.tree.map(lambda leaf: np.array(leaf[:, self.at]), carry))
+        self.place(jax.tree.map(lambda leaf: np.array(leaf[:, self.at]), carry))
 
+    @in_float32
     def advance(self, block: Block, m: int, following: int | None) -> tuple[Output, float]:
         """Goes through a block after transition m; gathers the rows of the `following` one while the device works."""
         began = monotonic()
-        with jax.enable_x64(False):
-            here = block._replace(num_chains=np.int32(self.num_chains))
-            if self.gather is not None:
-                here = here._replace(gathered=self._gathered(m, block.rounds))
-                # The device answers in order: these row numbers must be asked for before it starts on the block.
-                ahead = None if following is None else self._rows(following, block.rounds)
-            self.carry, output = self._advance(self.program, self.call.parts, self.keys, here, self.carry)
-            if self.gather is not None and following is not None:
-                self.ahead = ((following, tuple(block.rounds)), self.gather(np.asarray(ahead)))
-            jax.block_until_ready(output)
+        here = block._replace(num_chains=np.int32(self.num_chains))
+        if self.gather is not None:
+            here = here._replace(gathered=self._gathered(m, block.rounds))
+            # The device answers in order: these row numbers must be asked for before it starts on the block.
+            ahead = None if following is None else self._rows(following, block.rounds)
+        self.carry, output = self._advance(self.program, self.call.parts, self.keys, here, self.carry)
+        if self.gather is not None and following is not None:
+            self.ahead = ((following, tuple(block.rounds)), self.gather(np.asarray(ahead)))
+        jax.block_until_ready(output)
         return output, monotonic() - began
 
     def origin(self, m: int) -> tuple[np.uint32, ...]:

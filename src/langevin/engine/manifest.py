@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.data.source import DataSource
+from langevin.precision import in_float32
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -48,6 +49,7 @@ class Manifest:
         mine, theirs = self.probe(), other.probe()
         return bool(np.all(np.abs(mine - theirs).max(axis=1) <= _PROBE_TOLERANCE * np.abs(mine).max(axis=1)))
 
+    @in_float32
     def probe(self) -> np.ndarray:
         """Gradients of the log prior and of some rows' log likelihood: a function cannot be saved, but recognised."""
         if not isinstance(self.target, Target):

@@ -24,7 +24,7 @@ from langevin.engine.progress import Progress
 from langevin.errors import Diverged
 from langevin.gradients import Minibatch
 from langevin.kernels import SGLD
-from langevin.limits import stop_requests
+from langevin.limits import interrupt, stop_requests
 from langevin.schedules import Schedule
 from langevin.startup import own_programs
 from langevin.target import Target
@@ -99,6 +99,8 @@ def run(
     if num_steps < going.m:
         raise ValueError(f"num_steps counts all transitions: it must be at least {going.m}, got {num_steps}.")
     going.advance(num_steps, progress=progress, block_steps=block_steps)
+    if not going.m:
+        interrupt("Interrupted before the first step; nothing was sampled.")
     return going.ledger()
 
 

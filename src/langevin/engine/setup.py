@@ -33,6 +33,7 @@ from langevin.gradients import DatumGradient, StatefulGradient
 from langevin.kernels import ExactKernel, Kernel
 from langevin.kernels.protocol import as_pytree
 from langevin.observables import Function, Marginals, Moments, named
+from langevin.precision import for_float32
 from langevin.schedules import Schedule
 from langevin.target import Layout, Target
 
@@ -68,7 +69,19 @@ class Prepared:
     manifest: Manifest
 
 
-def prepare(
+def prepare(target: Target, data: PyTree, theta_0: PyTree, **parts: Any) -> Prepared:
+    """Checks the arguments of `run` and builds its program; for a `short` run, compiling counts more than speed.
+
+    Everything happens in float32, whatever the user's setting is.
+    """
+    require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
+    narrow = for_float32(target)
+    with jax.enable_x64(False):
+        return _prepare(target, narrow, data, theta_0, **parts)
+
+
+def _prepare(
+    original: Target,
     target: Target,
     data: PyTree,
     theta_0: PyTree,
@@ -88,8 +101,6 @@ def prepare(
     guard: int,
     short: bool = False,
 ) -> Prepared:
-    """Checks the arguments of `run` and builds its program; for a `short` run, compiling counts more than speed."""
-    require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     require(isinstance(schedule, Schedule), "schedule", schedule, "a step-size law", "lv.Polynomial(a=1.0, b=50.0)")
     number = isinstance(weight_power, (int, float)) and 0 < weight_power < np.inf
     require(number, "weight_power", weight_power, "a positive finite number", "1.0, the paper's pi_m")
@@ -135,7 +146,7 @@ def prepare(
         host_source=source if program.host_gather else None,
         short=short,
         manifest=Manifest(
-            target,
+            original,
             source,
             shape,
             centre.astype(np.float64),

@@ -31,7 +31,8 @@ class LeimkuhlerMatthews(Kernel):
     Example:
         >>> import langevin as lv
         >>> target = lv.Target(lambda t: -0.5 * t**2)
-        >>> ledger = lv.run(target, None, 0.0, kernel=lv.LeimkuhlerMatthews(), schedule=lv.Constant(1.0), num_steps=4000, chains=4)
+        >>> kernel = lv.LeimkuhlerMatthews()
+        >>> ledger = lv.run(target, None, 0.0, kernel=kernel, schedule=lv.Constant(1.0), num_steps=4000, chains=4)
         >>> abs(float(lv.estimate(ledger)["theta.mean"].value[0])) < 0.3
         True
     """

@@ -16,6 +16,7 @@ from langevin.coordinates import times, transposed_times
 from langevin.data.source import as_source
 from langevin.engine.ledger import Column, Ledger
 from langevin.observables import Function
+from langevin.precision import in_float32
 from langevin.target import Layout
 
 PyTree = Any
@@ -60,6 +61,7 @@ def quieter(corrected: Estimate, raw: Estimate) -> Estimate:
     )
 
 
+@in_float32
 def _of_rows(ledger: Ledger, phi: Callable[..., Any], arrays: PyTree) -> Estimate:
     anchor, draws = ledger.anchor, ledger.draws
     if draws is None or anchor is None:

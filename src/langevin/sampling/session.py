@@ -19,8 +19,9 @@ from langevin.engine.setup import prepare
 from langevin.errors import Diverged
 from langevin.gradients import ControlVariate, Minibatch
 from langevin.kernels import LeimkuhlerMatthews
-from langevin.limits import stop_requests
+from langevin.limits import interrupt, stop_requests
 from langevin.observables import Marginals, Moments
+from langevin.precision import in_float32
 from langevin.sampling.budget import Budget
 from langevin.sampling.pace import Pace
 from langevin.sampling.planning import Plan
@@ -131,9 +132,10 @@ class Session:
                     f"steps. What happened: {str(error).split(':')[0]}.",
                     error.ledger,
                 ) from error
+            if not run.m:
+                interrupt("Interrupted before the first step; nothing was sampled.")
             ledger = run.ledger()
-            assert self.target is not None
-            outside = _outside(self.target, ledger)
+            outside = _outside(run.program.target, ledger)
         return replace(
             self,
             budget=budget,
@@ -157,6 +159,7 @@ def accuracy(ledger: Ledger) -> tuple[set[str], float]:
     return {mean.status, sd.status}, float(np.max(halves))
 
 
+@in_float32
 def _outside(target: Target, ledger: Ledger) -> float:
     """Share of kept draws, and of points beside them, where the prior is zero.
 
@@ -172,8 +175,7 @@ def _outside(target: Target, ledger: Ledger) -> float:
         points = np.concatenate([points, anchor.theta + reach, anchor.theta - reach])
     # Always the same number of points: one compiled program serves runs of any length.
     padded = np.resize(points, (-(-len(points) // _POINTS) * _POINTS, points.shape[1])).astype(np.float32)
-    with jax.enable_x64(False):
-        values = [_log_priors(target, anchor.layout, part) for part in padded.reshape(-1, _POINTS, points.shape[1])]
+    values = [_log_priors(target, anchor.layout, part) for part in padded.reshape(-1, _POINTS, points.shape[1])]
     return float(np.mean(~np.isfinite(np.concatenate(values)[: len(points)])))
 
 
