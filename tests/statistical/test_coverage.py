@@ -93,14 +93,19 @@ def test_pooled_chains_cover():
         assert all(fits(int(h), 250, band) for h in hits[name]), hits
 
 
+def without_room(found):
+    """The estimate with an interval that makes no room for the bias."""
+    return replace(found, bias=np.zeros_like(found.bias))
+
+
 def test_the_raw_status_names_a_bias_that_ruins_the_interval():
-    """At alpha = 1/3 at least 95% of runs say so, and 0.4 and 1/3 both under-cover."""
+    """At alpha = 1/3 at least 95% of runs say so; without room for the bias 0.4 and 1/3 both under-cover."""
     found = estimate(gaussian(1 / 3, 100_000, 300), pool=False)["phi"]
     flagged = int(np.sum(found.statuses == "bias_dominates"))
     assert stats.binom.cdf(flagged, 300, 0.95) > LEVEL
     for alpha in (1 / 3, 0.4):
         raw = estimate(gaussian(alpha), pool=False)["phi"]
-        assert not covers(raw, np.zeros(()), INTERCEPT)
+        assert not covers(without_room(raw), np.zeros(()), INTERCEPT)
 
 
 @pytest.mark.parametrize(("alpha", "scale"), [(0.5, 1.0), (1 / 3, 0.1)])
@@ -116,7 +121,13 @@ def test_the_raw_status_is_quiet_when_the_interval_covers(alpha, scale):
 
 def test_control_raw_moments_do_not_cover():
     found, truth = estimate(logistic(667), "raw", pool=False), study.logistic_truth()
-    assert not covers(found["theta.variance"], truth["theta.variance"], VARIANCE)
+    assert not covers(without_room(found["theta.variance"]), truth["theta.variance"], VARIANCE)
+
+
+def test_raw_intervals_have_room_for_their_bias():
+    """The bias is known to a factor of about 1.3: such intervals are wide, and miss in fewer than 5% of runs."""
+    found, truth = estimate(logistic(667), "raw", pool=False), study.logistic_truth()
+    assert covers(found["theta.variance"], truth["theta.variance"], (0.95, 1.0))
 
 
 def test_control_a_wrong_error_bar_is_refused():
@@ -131,7 +142,7 @@ def test_control_a_correction_with_the_wrong_sign_does_not_cover():
     assert ledger.corrections is not None
     flipped = replace(ledger, corrections={name: -sums for name, sums in ledger.corrections.items()})
     found = estimate(flipped, "corrected", pool=False)
-    assert not covers(found["theta.variance"], truth["theta.variance"], VARIANCE)
+    assert not covers(without_room(found["theta.variance"]), truth["theta.variance"], VARIANCE)
 
 
 def test_control_an_intercept_at_the_mean_step_does_not_cover():
@@ -149,5 +160,5 @@ def test_control_reshuffled_minibatches_break_the_correction_and_the_status_says
         subsample=lv.Epochs(10), num_steps=10_000, chains=300, seed=5, anchor=anchor, progress=False,
     )  # fmt: skip
     found = estimate(ledger, "corrected", pool=False)["theta.variance"]
-    assert not covers(found, study.gaussian_truth()["theta.variance"], VARIANCE)
+    assert not covers(without_room(found), study.gaussian_truth()["theta.variance"], VARIANCE)
     assert set(found.statuses.ravel().tolist()) <= {"gradient_noise", "bias_dominates"}

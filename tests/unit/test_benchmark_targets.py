@@ -151,7 +151,9 @@ def test_the_file_belongs_to_the_catalogue_and_is_accurate(name):
 
 
 def test_the_file_names_the_catalogue():
-    assert list(json.loads(references.FILE.read_text())) == list(targets.BUILDERS)
+    names = list(json.loads(references.FILE.read_text()))
+    # The real data sets follow; their packages come with the bench extra only.
+    assert names[: len(targets.catalogue())] == targets.catalogue() and len(set(names)) == len(names)
 
 
 def test_a_stale_reference_is_refused():

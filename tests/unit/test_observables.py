@@ -39,7 +39,7 @@ def features(observable, anchor, theta, grad, centre):
     """Value and correction of an observable, in float64: what the engine sums, without the engine."""
     trace = np.einsum("kij,ij->k", observable.hessian(anchor), anchor.covariance)
     with jax.enable_x64(True):
-        reference = observable.reference(LAYOUT, jnp.asarray(centre))
+        reference = observable.reference(LAYOUT, jnp.asarray(centre), anchor)
         value = observable.value(LAYOUT, jnp.asarray(theta), reference)
         s = jnp.asarray(anchor.covariance @ grad)
         correction = observable.correction(LAYOUT, jnp.asarray(theta), s, jnp.asarray(anchor.theta), jnp.asarray(trace))

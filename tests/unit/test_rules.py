@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from langevin.sampling.rules import Rules, _rounded_up
+from langevin.sampling.rules import CHUNK, Rules
 
 
 def rules(**changes):
@@ -18,10 +18,10 @@ def rules(**changes):
     return Rules(**(known | changes))
 
 
-def test_sizes_are_rounded_up_to_eight_an_octave():
-    sizes = sorted({_rounded_up(size) for size in np.linspace(1, 64, 5000)})
-    assert sizes == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64]
-    assert all(_rounded_up(size) >= size for size in np.linspace(1, 1e4, 777))
+def test_sizes_are_whole_rounds():
+    one = rules(num_data=10**6)
+    assert [one.in_rounds(size) for size in (1, 4, 9, 40)] == [4, 4, 12, 40]
+    assert all(rules(num_data=10**6, noise=noise).batch_size(1e5) % CHUNK == 0 for noise in (0.01, 0.3, 5.0, 40.0))
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_batch_size_is_the_larger_of_stability_and_noise(steps, noise, kappa, ne
     tolerance = 0.005 * min(1.0, np.sqrt(4000 / steps))
     least = max(kappa / (8 / (3 * delta) - 1), delta * noise / (4 * tolerance), 1.0)
     found = rules(noise=noise, curvature_spread=kappa, near_gaussian=near).batch_size(steps)
-    assert least <= found <= np.ceil(1.25 * least)
+    assert least <= found < least + CHUNK and found % CHUNK == 0
 
 
 def test_few_data_or_a_large_share_of_them_means_all_of_them():
@@ -51,16 +51,10 @@ def test_batch_size_and_number_of_steps_agree_with_each_other(visits, noise, num
     n, recorded = one.fit(visits)
     assert recorded * one.step_cost(n) == pytest.approx(visits)
     assert one.batch_size(recorded) <= n
-    smaller = [size for size in range(1, n) if _rounded_up(size) == size]
+    smaller = range(CHUNK, n, CHUNK)
     # No smaller size would do, except that all the data stand for every size beyond a third of them.
     enough = [s for s in smaller if one.batch_size(visits / one.step_cost(s)) <= s]
     assert not enough or (n == num_data and min(enough) > num_data / 3)
-
-
-def test_the_longest_run_of_a_batch_size_turns_the_noise_rule_around():
-    one = rules(noise=0.3, curvature_spread=0.0)
-    most = one.most_recorded(24)
-    assert one.batch_size(0.999 * most) <= 24 < one.batch_size(1.01 * most)
 
 
 def test_without_second_order_the_step_balances_noise_and_fluctuations():

@@ -21,7 +21,7 @@ from tests.unit.test_theory_coupling import SMALL, TARGET, X
         ({"alpha": "a"}, r"alpha must be a number in \[0, 1\)"),
         ({"alpha": 0.95, "refine": 2, "meshes": [1000]}, "refine must leave every step a cell"),
         ({"kernel": lv.MALA()}, "kernel must be a kernel that takes gradients"),
-        ({"kernel": lv.SGLD}, "kernel must be a kernel that takes gradients"),
+        ({"kernel": lv.SGLD}, "kernel must be a kernel, got"),
         ({"paths": 0}, "paths must be an integer of at least 1"),
         ({"keep_paths": 9}, "keep_paths must be an integer of at least 0 and at most 5"),
         ({"seed": -1}, "seed must be an integer"),

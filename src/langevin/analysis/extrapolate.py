@@ -110,14 +110,13 @@ def corrected_bias(
     mean of a quartic remainder (of a quadratic one for linear values, through the skewness), and a chain
     whose variance is larger by a factor 1 + growth sees a quartic larger by 1 + 2 growth. What comes of the
     square of the cubic part of log pi goes by the chain's third cumulants, which are off by `shape`. An order
-    of magnitude, and a noisy one: beyond the bar only when the difference is significant too.
+    of magnitude, and a noisy one: of the difference counts what is beyond chance, sqrt(left^2 - (t stderr)^2).
     """
     if law is None or hessian is None or laplace is None:
         return np.zeros(value.shape), np.zeros(value.shape, dtype=bool)
     growth = law.growth[:, None]
     factor = np.where(np.any(hessian != 0, axis=(1, 2)), 2.0 * growth + law.shape, growth)
     left = value - laplace
-    critical = np.maximum(
-        1.0 / np.maximum(factor, 1e-300), t_quantile(1.0 - BIAS_LEVEL / (2 * value.shape[-1]), spread.df)
-    )
-    return factor * left, np.abs(left) > critical * spread.stderr
+    chance = t_quantile(1.0 - BIAS_LEVEL / (2 * value.shape[-1]), spread.df) * spread.stderr
+    bias = factor * np.sign(left) * np.sqrt(np.maximum(left**2 - chance**2, 0.0))
+    return bias, np.abs(bias) > spread.stderr

@@ -49,8 +49,7 @@ class Pace:
         if not rules.num_data or self.batch_size == rules.num_data:
             return
         self.batch_size = self._size(goal)
-        rounds, guard = self.batch_size // rules.chunk, rules.guard(self.batch_size)
-        self.run.rounds = (rounds, rounds * int(np.ceil(np.sqrt(guard))), rounds * guard)
+        self.run.rounds = rules.rounds(self.batch_size)
 
     def _size(self, goal: int) -> int:
         """Batch size for a run of `goal` steps; it never shrinks."""

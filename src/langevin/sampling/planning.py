@@ -38,7 +38,7 @@ class Plan:
         >>> import langevin as lv
         >>> model = lv.models.Logistic.simulate(seed=1)
         >>> lv.plan(model.target, model.data, model.theta_0, passes=20).batch_size
-        8
+        4
     """
 
     anchor: Anchor

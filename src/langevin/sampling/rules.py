@@ -35,9 +35,9 @@ LEAST_STEPS, LEAST_STEPS_SKEWED = 300, 1000
 # t an interval from S independent values of it covers .95 - 22/S. At delta = 1 two pairs are worth S = 2/1.53 values a
 # step, so .895 at 300 steps and .933 at 1000; the allowances for kurtosis and skewness add .02 to .03.
 WANTED_STEPS = 1000
-# Rows of a minibatch that is compiled once; a step takes as many of them as its noise asks for. Eight fill the vector
-# lanes, and a likelihood of many small operations costs as much for one row.
-CHUNK = 8
+# Rows of a minibatch that is compiled once; a step takes as many of them as its noise asks for. Near-Gaussian posteriors
+# ask for three or more; a likelihood of many small operations costs as much for one row as for four.
+CHUNK = 4
 # Without a dense Hessian the minibatch size hardly matters at fixed cost; this one fills the vector lanes.
 _LARGE_BATCH = 100
 
@@ -116,6 +116,13 @@ class Rules:
     def chunk(self) -> int:
         """Data of one round of a step."""
         return CHUNK if self.order == "cv2" else self.batch_size(0.0)
+
+    def rounds(self, batch_size: int) -> tuple[int, int, int]:
+        """Minibatches of a step in the bulk, beyond it, and in the far tail; one where a step sees all the data."""
+        if not self.num_data or batch_size == self.num_data:
+            return 1, 1, 1
+        rounds, guard = batch_size // self.chunk, self.guard(batch_size)
+        return rounds, rounds * int(np.ceil(np.sqrt(guard))), rounds * guard
 
     def in_rounds(self, size: int) -> int:
         """`size` rounded up to whole rounds."""

@@ -80,6 +80,7 @@ class Session:
         run = self.run if self.run is not None else Run(self._prepare(self.target))
         if self.ledger is not None and run.m != self.ledger.num_steps:
             run.restore(self.ledger.checkpoint, self.ledger.num_steps)
+        run.rounds = self.plan.rules.rounds(self.batch_size)
         return run
 
     def _prepare(self, target: Target) -> Any:
