@@ -117,7 +117,7 @@ def importance(
         plain += np.array([laplace.size, laplace.sum(), np.sum(laplace**2)])
     first, scale, *errors = _moments(_adjusted(means, gram, cross), d)
     ess, plain_ess = 2 * size * batches * means[:, p].mean() ** 2 / squares, plain[1] ** 2 / plain[0] / plain[2]
-    points, point_errors = _quantiles(below, means[:, p])
+    points, point_errors = _quantiles(below, means[:, p], means[:, 0])
     return Moments(
         mean=centre + sd * first,
         sd=sd * scale,
@@ -140,16 +140,17 @@ def _shares(x: Floats, weights: Floats) -> Floats:
     return found / (2 * len(x))
 
 
-def _quantiles(below: Floats, weight: Floats) -> tuple[Floats, Floats]:
+def _quantiles(below: Floats, weight: Floats, ratio: Floats) -> tuple[Floats, Floats]:
     """Standardised quantiles (levels, d) with errors, from the batches' means of w 1{x <= c} and (phi/q) 1{x <= c}.
 
-    The second is known to be Phi(c): taken off with the mean weight as its slope, it leaves the noise of w alone.
+    The second is known to be Phi(c): taken off with the mean weight as its slope, it leaves the noise of w alone; so does
+    phi/q - 1, whose batch means are `ratio`, in the sum of the weights.
     """
-    total = weight.mean()
-    shares = (below[:, 0] - total * (below[:, 1] - ndtr(GRID))) / total
-    # F = E[w 1]/E[w]; near F a batch with a large weight counts for more.
-    mean = shares.mean(axis=0)
-    influence = shares - mean - mean * (weight / total - 1.0)[:, None, None]
+    slope = weight.mean()
+    shares = below[:, 0] - slope * (below[:, 1] - ndtr(GRID))
+    whole = weight - slope * ratio
+    mean = shares.mean(axis=0) / whole.mean()
+    influence = (shares - mean * whole[:, None, None]) / whole.mean()
     d = below.shape[2]
     points, errors = np.zeros((2, len(LEVELS), d))
     for j in range(d):

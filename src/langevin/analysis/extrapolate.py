@@ -18,6 +18,8 @@ MOST_LEVERAGE = 0.75
 # Chance that a noisy estimate of a bias is called significant when there is none, over all values of an
 # estimate, for Gaussian batches of equal variance; 0.5% to 2% on unbiased means of the paper's chains.
 BIAS_LEVEL = 0.01
+# The same for the room that an interval makes: rare enough to leave intervals at the 99% level as they are.
+ROOM_LEVEL = 1e-4
 
 
 class Line(NamedTuple):
@@ -117,6 +119,8 @@ def corrected_bias(
     growth = law.growth[:, None]
     factor = np.where(np.any(hessian != 0, axis=(1, 2)), 2.0 * growth + law.shape, growth)
     left = value - laplace
-    chance = t_quantile(1.0 - BIAS_LEVEL / (2 * value.shape[-1]), spread.df) * spread.stderr
-    bias = factor * np.sign(left) * np.sqrt(np.maximum(left**2 - chance**2, 0.0))
-    return bias, np.abs(bias) > spread.stderr
+    status, room = (
+        t_quantile(1.0 - level / (2 * value.shape[-1]), spread.df) * spread.stderr for level in (BIAS_LEVEL, ROOM_LEVEL)
+    )
+    bias = factor * np.sign(left) * np.sqrt(np.maximum(left**2 - room**2, 0.0))
+    return bias, np.abs(left) > np.maximum(spread.stderr / np.maximum(factor, 1e-300), status)
