@@ -143,8 +143,8 @@ def _shares(x: Floats, weights: Floats) -> Floats:
 def _quantiles(below: Floats, weight: Floats, ratio: Floats) -> tuple[Floats, Floats]:
     """Standardised quantiles (levels, d) with errors, from the batches' means of w 1{x <= c} and (phi/q) 1{x <= c}.
 
-    The second is known to be Phi(c): taken off with the mean weight as its slope, it leaves the noise of w alone; so does
-    phi/q - 1, whose batch means are `ratio`, in the sum of the weights.
+    The second is known to be Phi(c): taken off with the mean weight as its slope, it leaves the noise of w alone; so
+    does phi/q - 1, whose batch means are `ratio`, in the sum of the weights.
     """
     slope = weight.mean()
     shares = below[:, 0] - slope * (below[:, 1] - ndtr(GRID))

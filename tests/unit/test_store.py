@@ -203,7 +203,7 @@ def test_other_data_and_other_targets_are_refused(flat, tmp_path):
     x, y = (np.array(leaf) for leaf in jax.tree.leaves(flat.data))
     rebuild = jax.tree.structure(flat.data).unflatten
     for data in (None, rebuild([x[:-1], y[:-1]]), rebuild([x + 1, y])):
-        with pytest.raises(ValueError, match="data (must|are)"):
+        with pytest.raises(ValueError, match=r"data (must|are)"):
             load(tmp_path / "run", flat.target, data)
     with pytest.raises(ValueError, match="target must be an"):
         load(tmp_path / "run", flat.target.log_prior, flat.data)

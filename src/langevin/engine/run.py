@@ -96,6 +96,8 @@ def run(
     if resume is not None:
         going.resume(resume)
     num_steps = whole_number("num_steps", num_steps, 1)
+    if block_steps is not None:
+        block_steps = whole_number("block_steps", block_steps, 1)
     if num_steps < going.m:
         raise ValueError(f"num_steps counts all transitions: it must be at least {going.m}, got {num_steps}.")
     going.advance(num_steps, progress=progress, block_steps=block_steps)

@@ -35,8 +35,8 @@ LEAST_STEPS, LEAST_STEPS_SKEWED = 300, 1000
 # t an interval from S independent values of it covers .95 - 22/S. At delta = 1 two pairs are worth S = 2/1.53 values a
 # step, so .895 at 300 steps and .933 at 1000; the allowances for kurtosis and skewness add .02 to .03.
 WANTED_STEPS = 1000
-# Rows of a minibatch that is compiled once; a step takes as many of them as its noise asks for. Near-Gaussian posteriors
-# ask for three or more; a likelihood of many small operations costs as much for one row as for four.
+# Rows of a minibatch that is compiled once; a step takes as many of them as its noise asks for. Near-Gaussian
+# posteriors ask for three or more; a likelihood of many small operations costs as much for one row as for four.
 CHUNK = 4
 # Without a dense Hessian the minibatch size hardly matters at fixed cost; this one fills the vector lanes.
 _LARGE_BATCH = 100
