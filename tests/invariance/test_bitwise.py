@@ -178,3 +178,12 @@ def test_twelve_parameters_with_an_anchor_move_alone_as_among_others():
     for chain in (0, 2):
         alone = lv.run(model.target, model.data, model.theta_0, chains=[chain], **parts)
         assert_same(numbers(together, [chain], state=False), numbers(alone, state=False))
+
+
+@every_case
+def test_groups_of_chains_on_other_cores_change_no_bit(case, monkeypatch):
+    """One group, or three of two, two and one: the last is padded, and what is padded leaves no trace."""
+    five = run(case, chains=5)
+    for count in (1, 3):
+        monkeypatch.setattr("langevin.engine.run.num_groups", lambda prepared, count=count: count)
+        assert_same(numbers(run(case, chains=5)), numbers(five))

@@ -1,10 +1,13 @@
 """The user's functions are traced a fixed number of times: never again for another length or another run."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import langevin as lv
+from langevin.engine.run import Run
+from langevin.engine.setup import prepare
 
 DATA = np.linspace(-1, 1, 12).astype(np.float32)
 
@@ -82,3 +85,66 @@ def test_resuming_compiles_nothing():
     before = counted.counts
     lv.run(counted.target, DATA, 0.0, num_steps=60, resume=part, **parts)
     assert np.all((counted.counts - before)[:2] <= CHECK[:2])
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Names of the programs that were compiled since the last look."""
+    names = []
+
+    def listen(event, duration, **details):
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(details.get("fun_name"))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+
+    def since_last():
+        found = list(names)
+        names.clear()
+        return found
+
+    yield since_last
+    jax.monitoring.clear_event_listeners()
+
+
+def test_another_call_of_sample_compiles_nothing(compiled):
+    """A seed, a budget of any kind, more chains' worth of steps: the batch size follows, and no program does."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2000, 4)).astype(np.float32)
+    y = np.sign(x[:, 0] + rng.logistic(size=2000)).astype(np.float32)
+    target = lv.Target(
+        lambda t: -0.5 * jnp.sum(t**2), lambda t, row: lv.log_sigmoid(row["y"] * jnp.dot(row["x"], t))
+    )
+
+    def call(**budget):
+        result = lv.sample(target, {"x": x, "y": y}, np.zeros(4), progress=False, **budget)
+        str(result), result.quantiles((0.1, 0.9))
+        return result
+
+    first = call(passes=5)
+    assert 0 < len(compiled()) <= 6
+    more = [call(passes=5, seed=1), call(passes=300), call(precision=0.01, seed=2), call(time_limit=2.0)]
+    assert compiled() == []
+    assert max(one.session.batch_size for one in more) > first.session.batch_size
+    first.extend(passes=10)
+    assert compiled() == []
+
+
+def test_the_pace_of_the_first_block_says_nothing():
+    """It compiles. The next blocks grow by what they take themselves, and none is longer than its share of a second."""
+    ledger_run = Run(
+        prepare(
+            lv.Target(lambda t: -0.5 * t**2), None, 0.0, schedule=lv.Constant(0.1), kernel=lv.SGLD(),
+            gradient=lv.Minibatch(), subsample=None, coordinates=None, observables=None, chains=1, seed=0, anchor=None,
+            weight_power=1.0, keep=0, layout=None, guard=1,
+        )
+    )  # fmt: skip
+    ledger_run._start()
+    sent = ledger_run._launch(16, 10**6)
+    assert ledger_run._rate is None
+    ledger_run._arrived(*sent)
+    assert ledger_run._rate is None and ledger_run._next_count(16) == 16
+    ledger_run._rate = 1e9
+    assert ledger_run._next_count(16) == 128
+    ledger_run._rate = 50.0
+    assert ledger_run._next_count(128) == 5

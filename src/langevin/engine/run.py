@@ -102,7 +102,7 @@ def run(
         raise ValueError(f"num_steps counts all transitions: it must be at least {going.m}, got {num_steps}.")
     going.advance(num_steps, progress=progress, block_steps=block_steps)
     if not going.m:
-        interrupt("Interrupted before the first step; nothing was sampled.")
+        interrupt("Interrupted during the set-up, before the first step; nothing was sampled.")
     return going.ledger()
 
 

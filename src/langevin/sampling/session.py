@@ -134,7 +134,7 @@ class Session:
                     error.ledger,
                 ) from error
             if not run.m:
-                interrupt("Interrupted before the first step; nothing was sampled.")
+                interrupt("Interrupted during the set-up, before the first step; nothing was sampled.")
             ledger = run.ledger()
             outside = _outside(run.program.target, ledger)
         return replace(
