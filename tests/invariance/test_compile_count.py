@@ -112,9 +112,7 @@ def test_another_call_of_sample_compiles_nothing(compiled):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2000, 4)).astype(np.float32)
     y = np.sign(x[:, 0] + rng.logistic(size=2000)).astype(np.float32)
-    target = lv.Target(
-        lambda t: -0.5 * jnp.sum(t**2), lambda t, row: lv.log_sigmoid(row["y"] * jnp.dot(row["x"], t))
-    )
+    target = lv.Target(lambda t: -0.5 * jnp.sum(t**2), lambda t, row: lv.log_sigmoid(row["y"] * jnp.dot(row["x"], t)))
 
     def call(**budget):
         result = lv.sample(target, {"x": x, "y": y}, np.zeros(4), progress=False, **budget)

@@ -66,6 +66,30 @@ def test_ctrl_c_at_thirty_moments_of_a_call_ends_it_or_returns_what_there_is():
             assert_one_line(code, complaint)
 
 
+COLD = """
+import sys, time
+import jax.numpy as jnp, numpy as np, langevin as lv
+rng = np.random.default_rng(0)
+d = int(sys.argv[1])
+x = rng.normal(size=(20_000, d)).astype(np.float32)
+y = np.sign(x[:, 0] + rng.logistic(size=20_000)).astype(np.float32)
+target = lv.Target(lambda t: -0.5 * jnp.sum(t**2), lambda t, r: lv.log_sigmoid(r["y"] * jnp.dot(r["x"], t)))
+began = time.monotonic()
+try:
+    lv.sample(target, {"x": x, "y": y}, np.zeros(d), time_limit=5.0, progress=False)
+except lv.OutOfTime:
+    pass
+print(time.monotonic() - began)
+"""
+
+
+@pytest.mark.slow
+def test_a_time_limit_of_five_seconds_binds_a_cold_process():
+    """Compilation and set-up included; what cannot be interrupted is a single compilation, a second on a quiet core."""
+    found = subprocess.run([sys.executable, "-c", COLD, "5"], capture_output=True, text=True, check=True, timeout=120)
+    assert float(found.stdout) < 6.0
+
+
 TARGET = lv.Target(lambda t: -0.5 * jnp.sum(t**2))
 
 
