@@ -23,6 +23,8 @@ METHODS = ("raw", "corrected", "intercept")
 LEAST_ACCEPTANCE = 0.01
 # In posterior sds: nobody is misled by the shape of a bar that is shorter than this.
 NEGLIGIBLE = 5e-3
+# The spacing of float32 numbers near 1.
+ROUNDING = 2.0**-23
 
 
 def estimate(ledger: "Ledger", method: str = "raw", pool: bool = True) -> dict[str, Estimate]:
@@ -183,6 +185,9 @@ class Setting:
         if batches.spread > extrapolate.LEAST_SPREAD and batches.count > 4:
             line = extrapolate.regress(means, batches.omega, batches.step)
         spread = errorbars.bar(influence)
+        if unit is not None:
+            # The device counts in float32: no sum of a run is known better than that.
+            spread = spread._replace(stderr=np.hypot(spread.stderr, ROUNDING * unit))
         bias, beyond = np.zeros(value.shape), np.zeros(value.shape, dtype=bool)
         blind = False
         if self.method == "corrected":

@@ -22,8 +22,8 @@ _ROUNDS = 16
 class Law(NamedTuple):
     """The chain's law on the anchor's Gaussian model, per group of chains.
 
-    `excess` (groups, d, d): covariance beyond the posterior's. `growth`: the relative excess of variance in the worst
-    direction, as far as it is significant; `inflation`: the factor of gradient noise alone on the sd there.
+    `excess` (groups, d, d): covariance beyond the posterior's. `growth`: the relative excess or lack of variance in
+    the worst direction, as far as it is significant; `inflation`: the factor of gradient noise alone on the sd there.
     `shape`: the relative error of the chain's third cumulants. `relaxations`: relaxation times of one chain.
     """
 
@@ -71,14 +71,19 @@ def law(ledger: "Ledger", index: tuple[int, ...], rows: Rows, pool: bool) -> Law
         return np.einsum("k,kij->ij", weight, np.array(found))
 
     def growth(matrix: Array) -> float:
-        whitened = root.T @ matrix @ root
-        return max(float(np.linalg.eigvalsh(whitened)[-1]), 0.0) if np.all(np.isfinite(whitened)) else np.inf
+        if not np.all(np.isfinite(matrix)):
+            return np.inf
+        return float(np.max(np.abs(np.linalg.eigvalsh(root.T @ matrix @ root))))
 
     without = excess(np.zeros_like(precision))
+    if not np.all(np.isfinite(without)):
+        # The steps do not contract: whatever the run shows, it is not the posterior.
+        nothing = np.full(len(measured), np.inf)
+        return Law(np.full(measured.shape, np.inf), nothing, nothing, np.inf, relaxations)
     found = []
     for gradient in measured:
         noise = gradient - precision
-        for _ in range(_ROUNDS if np.all(np.isfinite(without)) else 0):
+        for _ in range(_ROUNDS):
             noise = 0.5 * (noise + gradient - precision - precision @ excess(noise) @ precision)
         whole = excess(noise)
         by_chance = 2.0 * np.sqrt(len(values) / independent) * growth(excess(gradient) - without)

@@ -20,7 +20,7 @@ _FEWEST_BEYOND = 10
 _HALVINGS = 60
 
 
-def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975), method: str = "corrected") -> Estimate:
+def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) -> Estimate:
     """Quantiles of every flat parameter, (probabilities, d), chains pooled.
 
     From the sums of `lv.Marginals()`, whose bars shrink with the run, where the ledger has them; else from draws kept
@@ -40,10 +40,10 @@ def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975), 
     if not np.all((p > 0) & (p < 1)):
         raise ValueError(f"probabilities must lie in (0, 1), got {p.tolist()}. Try (0.025, 0.5, 0.975).")
     name = next((name for name, column in ledger.columns.items() if column.marginals), None)
-    return _from_draws(ledger, p) if name is None else _from_sums(ledger, name, p, method)
+    return _from_draws(ledger, p) if name is None else _from_sums(ledger, name, p)
 
 
-def _from_sums(ledger: "Ledger", name: str, p: Array, method: str) -> Estimate:
+def _from_sums(ledger: "Ledger", name: str, p: Array) -> Estimate:
     """Solves F(c) = p with F = Phi + phi t, t = (F - Phi)/phi interpolated between the points of the grid.
 
         stderr = sd stderr(F(c)) / f(c),    f the slope of F
@@ -53,7 +53,7 @@ def _from_sums(ledger: "Ledger", name: str, p: Array, method: str) -> Estimate:
     from langevin.observables import Marginals
 
     grid, column = Marginals.GRID, ledger.columns[name]
-    setting = Setting(ledger, (), method, pool=True)
+    setting = Setting(ledger, (), "corrected", pool=True)
     batches = setting.batches(name)
     d = len(ledger.names)
     centre, sd = column.reference

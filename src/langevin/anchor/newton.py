@@ -84,7 +84,8 @@ def newton(passes: Passes, flat: np.ndarray, max_steps: int, near: float = EXACT
                 point = _leave(passes, point, curvature)
                 last_decrement = last_length = np.inf
                 continue
-            if decrement < EXACT and not regular:
+            # Of a start that is the mode nothing is known yet: one step tells.
+            if decrement < EXACT and not regular and np.isfinite(last_decrement):
                 _refuse_a_slow_end(passes, point, step, length / last_length)
         point = _ascend(passes, point, curvature, step, decrement)
         last_decrement, last_length = decrement, length

@@ -101,6 +101,14 @@ class ArraySource:
     @cached_property
     def fingerprint(self) -> tuple:
         """See `DataSource.fingerprint`. Cost: one pass over the data, the first time."""
+        return self._checksums()
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the arrays are still what the fingerprint was taken of. Cost: one pass over the data."""
+        return self._checksums() == self.fingerprint
+
+    def _checksums(self) -> tuple:
         leaves = jax.tree.leaves(self.arrays)
         return tuple((leaf.shape, str(leaf.dtype), crc32(leaf.reshape(-1).view(np.uint8))) for leaf in leaves)
 

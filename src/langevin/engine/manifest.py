@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.data.source import DataSource
-from langevin.precision import in_float32
+from langevin.precision import for_float32
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -49,7 +49,6 @@ class Manifest:
         mine, theirs = self.probe(), other.probe()
         return bool(np.all(np.abs(mine - theirs).max(axis=1) <= _PROBE_TOLERANCE * np.abs(mine).max(axis=1)))
 
-    @in_float32
     def probe(self) -> np.ndarray:
         """Gradients of the log prior and of some rows' log likelihood at two points: what tells functions apart."""
         if not isinstance(self.target, Target):
@@ -59,7 +58,9 @@ class Manifest:
         anchor = self.parts.get("anchor")
         aside = 0.1 * (1.0 + np.abs(self.reference)) if anchor is None else anchor.sd
         points = np.stack([self.reference, self.reference + aside]).astype(np.float32)
-        return np.nan_to_num(np.concatenate([_probe(self.target, self.layout, point, rows) for point in points]))
+        narrow = for_float32(self.target)
+        with jax.enable_x64(False):
+            return np.nan_to_num(np.concatenate([_probe(narrow, self.layout, point, rows) for point in points]))
 
     def remembered(self) -> "Manifest":
         """The same as a file can hold it: the target's probe and the data's fingerprint in their places."""

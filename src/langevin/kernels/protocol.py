@@ -169,14 +169,26 @@ class AffineKernel(Kernel):
     def _matrices(self, precision: np.ndarray, delta: float) -> tuple[np.ndarray, ...]:
         """A, G, E and P."""
         with jax.enable_x64(True):
-            found = _jacobians(as_pytree(self), np.zeros(len(precision)), np.float64(delta))
-            state, pull, kick, position = (np.asarray(part) for part in found)
+            found, elsewhere = (
+                [
+                    np.asarray(part)
+                    for part in _jacobians(as_pytree(self), np.full(len(precision), at), np.float64(delta))
+                ]
+                for at in (0.0, 1.0)
+            )
+        if not all(np.allclose(one, other) for one, other in zip(found, elsewhere, strict=True)):
+            raise ValueError(
+                f"step of {self!r} must be affine in state, grad and eta for an lv.AffineKernel: its derivatives change "
+                f"from point to point. Subclass lv.Kernel instead, and state relaxation and bias where you know them."
+            )
+        state, pull, kick, position = found
         return state - pull @ precision @ position, pull, kick, position
 
 
 @jax.jit
 def _jacobians(kernel: Any, theta: Array, delta: Array) -> tuple[Array, Array, Array, Array]:
-    eta = jnp.zeros(noise_shape(kernel, theta.size))
+    """Derivatives of a step at theta, with grad and eta of the same size."""
+    eta = jnp.broadcast_to(theta, noise_shape(kernel, theta.size))
     start, back = ravel_pytree(kernel.init(theta, eta))
 
     def step(state: Array, grad: Array, noise: Array) -> Array:

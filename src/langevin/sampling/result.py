@@ -14,6 +14,7 @@ from langevin.analysis.averages import estimate
 from langevin.analysis.marginals import quantiles
 from langevin.analysis.statuses import STATUSES, worse, worst
 from langevin.analysis.value import Estimate
+from langevin.data.source import ArraySource
 from langevin.engine.draws import Draws
 from langevin.engine.ledger import Ledger
 from langevin.sampling.budget import Budget
@@ -157,8 +158,7 @@ class Result:
 
         Beyond 64 parameters from the kept draws, and without a correction.
         """
-        corrected, raw = (quantiles(self.ledger, probabilities, method) for method in ("corrected", "raw"))
-        return self._judged(quieter(corrected, raw))
+        return self._judged(quantiles(self.ledger, probabilities))
 
     def expectation(self, phi: Callable[..., Any], data: PyTree = None) -> Estimate:
         """Posterior expectation of phi(theta), any JAX function with values in an array, with its own error bar.
@@ -211,6 +211,12 @@ class Result:
         budget = Budget(passes, time_limit, precision).checked()
         if self.session.target is None:
             raise ValueError("extend needs the target and the data: lv.load(path, target, data) before extending.")
+        source = self.session.source
+        if isinstance(source, ArraySource) and not source.unchanged:
+            raise ValueError(
+                "data must be as they were when sampling began, but their values were changed in place since. "
+                "Call lv.sample anew, or give it a copy of arrays that you go on to change."
+            )
         if budget.passes is not None:
             budget = replace(budget, passes=budget.passes + self.passes)
         return Result(self.session.spend(budget, monotonic(), progress))

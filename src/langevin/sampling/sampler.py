@@ -52,6 +52,9 @@ def sample(
     # One request for all of it: Ctrl-C between set-up and sampling must not get lost.
     with stop_requests():
         source = None if data is None else as_source(data)
+        if source is not None:
+            # Taken before the run: arrays that the user changes later must not pass for what was sampled.
+            _ = source.fingerprint
         limits = {"passes": passes, "time_limit": time_limit, "precision": precision}
         chosen = plan(target, source, theta_0, **limits, chains=chains, seed=seed)
         session = Session(target, source, chosen, chosen.batch_size, chosen.budget)
