@@ -122,5 +122,7 @@ def corrected_bias(
     status, room = (
         t_quantile(1.0 - level / (2 * value.shape[-1]), spread.df) * spread.stderr for level in (BIAS_LEVEL, ROOM_LEVEL)
     )
-    bias = factor * np.sign(left) * np.sqrt(np.maximum(left**2 - room**2, 0.0))
+    clear = np.sign(left) * np.sqrt(np.maximum(left**2 - room**2, 0.0))
+    # Of steps that do not contract the factor is infinite.
+    bias = np.where(clear == 0.0, 0.0, np.where(clear == 0.0, 1.0, clear) * factor)
     return bias, np.abs(left) > np.maximum(spread.stderr / np.maximum(factor, 1e-300), status)

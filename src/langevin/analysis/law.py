@@ -35,6 +35,8 @@ class Law(NamedTuple):
 
     def bias(self, hessian: Array) -> Array:
         """<Q, excess> / 2, the bias of raw averages (groups, values) for second derivatives Q (values, d, d)."""
+        if not np.all(np.isfinite(self.excess)):
+            return np.where(np.any(hessian != 0, axis=(1, 2)), np.inf, np.zeros((len(self.excess), 1)))
         return 0.5 * np.einsum("vij,gij->gv", hessian, self.excess)
 
 
