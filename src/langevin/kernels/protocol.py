@@ -178,8 +178,8 @@ class AffineKernel(Kernel):
             )
         if not all(np.allclose(one, other) for one, other in zip(found, elsewhere, strict=True)):
             raise ValueError(
-                f"step of {self!r} must be affine in state, grad and eta for an lv.AffineKernel: its derivatives change "
-                "with the point. Subclass lv.Kernel instead, and state relaxation and bias where you know them."
+                f"step of {self!r} must be affine in state, grad and eta for an lv.AffineKernel, but its derivatives "
+                "change with the point. Subclass lv.Kernel instead, and state relaxation and bias where you know them."
             )
         state, pull, kick, position = found
         return state - pull @ precision @ position, pull, kick, position
