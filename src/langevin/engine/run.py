@@ -1,7 +1,8 @@
 """The host loop: sends block after block to the device and keeps the books."""
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from math import ceil, sqrt
 from time import monotonic
 from typing import Any
@@ -35,6 +36,8 @@ _SGLD, _MINIBATCH = SGLD(), Minibatch()
 # A block is so long that Ctrl-C, the clock and the progress line never wait for longer.
 _BLOCK_SECONDS = 0.1
 _FIRST_STEPS, _FASTEST_GROWTH = 16, 8
+# Blocks that the device may have before it: one to work on, and one so that it need not wait.
+_IN_FLIGHT = 1
 _RUNAWAY = 1e12
 
 
@@ -119,7 +122,8 @@ class Run:
         self.rounds = (1, ceil(sqrt(prepared.guard)), prepared.guard)
         count = num_groups(prepared)
         self._groups = [Group(prepared, index, count) for index in range(count)]
-        self._workers = ThreadPoolExecutor(count)
+        # A thread for each: the blocks of a group come one after the other.
+        self._workers = [ThreadPoolExecutor(1) for _ in self._groups]
         self._rate: float | None = None
 
     def resume(self, ledger: Ledger) -> None:
@@ -156,26 +160,29 @@ class Run:
         with stop_requests() as stop_requested, own_programs():
             if self._groups[0].carry is None:
                 self._start()
-            waiting, count = None, _FIRST_STEPS
-            while self.m < num_steps and not stop_requested():
-                # A run without a single row would have nothing to say.
-                if deadline is not None and self.m and monotonic() > deadline:
-                    break
-                count = self._fitting(count if block_steps is None else block_steps, num_steps - self.m)
-                sent = self._launch(count, num_steps)
-                # The host keeps the books of the block before while this one is under way.
-                if waiting is not None:
-                    self._collect(waiting)
-                    display.update(waiting.start)
-                waiting = self._arrived(*sent)
-                count = self._next_count(count)
-            if waiting is not None:
-                self._collect(waiting)
+            flying: deque[tuple[int, int, list[Future]]] = deque()
+            count = _FIRST_STEPS
+            try:
+                while self.m < num_steps and not stop_requested():
+                    # A run without a single row would have nothing to say.
+                    if deadline is not None and self.m and monotonic() > deadline:
+                        break
+                    count = self._fitting(count if block_steps is None else block_steps, num_steps - self.m)
+                    flying.append(self._launch(count, num_steps))
+                    # No group waits for the others, nor for the books, while one more block is on its way.
+                    if len(flying) > _IN_FLIGHT:
+                        self._collect(self._arrived(*flying.popleft()))
+                        display.update(self.m)
+                        count = self._next_count(count)
+                while flying:
+                    self._collect(self._arrived(*flying.popleft()))
+            finally:
+                wait([future for _, _, futures in flying for future in futures])
             self.interrupted = self.m < num_steps and stop_requested()
         display.close(self.m)
 
     def _start(self) -> None:
-        for started in [self._workers.submit(group.start, self.settings) for group in self._groups]:
+        for started in self._each(lambda group: group.start(self.settings)):
             started.result()
         if self.program.source == "exact":
             self._check_exact_start()
@@ -229,7 +236,11 @@ class Run:
         )
         self.m += count
         following = self.m if self.m < last else None
-        return m, count, [self._workers.submit(group.advance, block, m, following) for group in self._groups]
+        return m, count, self._each(lambda group: group.advance(block, m, following))
+
+    def _each(self, work: Callable[[Group], Any]) -> list[Future]:
+        """The work of every group, each in its own thread."""
+        return [worker.submit(work, group) for worker, group in zip(self._workers, self._groups, strict=True)]
 
     def _arrived(self, m: int, count: int, futures: list[Future]) -> Sent:
         outputs, seconds = zip(*(future.result() for future in futures), strict=True)
