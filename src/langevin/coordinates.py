@@ -69,10 +69,6 @@ class Coordinates:
         """The flat parameter at z."""
         return z
 
-    def push(self, v: Array) -> Array:
-        """L v: a displacement in z as one in theta."""
-        return v
-
     def pull(self, grad: Array) -> Array:
         """L' grad: a gradient in theta as one in z."""
         return grad
@@ -113,10 +109,6 @@ class Linear(Coordinates):
     def theta(self, z: Array) -> Array:
         """See `Coordinates`."""
         return self.centre + times(self.blocks, z)
-
-    def push(self, v: Array) -> Array:
-        """See `Coordinates`."""
-        return times(self.blocks, v)
 
     def pull(self, grad: Array) -> Array:
         """See `Coordinates`."""

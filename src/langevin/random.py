@@ -15,7 +15,7 @@ from jax import lax
 Array = Any
 
 # One number a purpose: streams never share a counter.
-SUBSAMPLE, NOISE, ACCEPT, CUSTOM, START, GUARD = range(6)
+SUBSAMPLE, NOISE, ACCEPT, CUSTOM, START = range(5)
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA

@@ -10,7 +10,7 @@ from scipy.special import expit
 import langevin as lv
 from langevin.anchor import climb, search, wide
 from langevin.anchor.passes import Passes
-from langevin.coordinates import Whitened
+from langevin.coordinates import times
 from langevin.models import Logistic
 from langevin.target import Layout
 
@@ -99,7 +99,7 @@ def test_a_frame_stands_on_the_blocks(fitted):
     _, anchor = fitted
     z = np.random.default_rng(1).standard_normal(D + 2).astype(np.float32)
     moved = np.concatenate([anchor.root[0] @ z[:2], anchor.root[1] * z[2:]])
-    assert_allclose(Whitened.by(anchor).push(jnp.asarray(z)), moved, rtol=1e-4, atol=1e-6)
+    assert_allclose(times(anchor.root, jnp.asarray(z)), moved, rtol=1e-4, atol=1e-6)
 
 
 def test_a_subsample_of_rows_gives_diagonals_close_to_the_true_ones(fitted, monkeypatch):

@@ -43,7 +43,7 @@ def test_maps_are_the_matrix_products_on_host_and_device():
     dense = np.diag([2.0, 3.0, 5.0, 7.0])
     dense[1, 0] = 1.0
     v = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
-    assert_allclose(frame.push(v), dense @ v)
+    assert_allclose(times(blocks, v), dense @ v)
     assert_allclose(frame.pull(v), dense.T @ v)
     assert_allclose(frame.theta(v), np.arange(4.0) + dense @ v)
     assert_allclose(jax.jit(lambda c, v: c.theta(v))(frame.on_device(), v), frame.theta(v))

@@ -7,11 +7,14 @@ import numpy as np
 
 from langevin.engine.program import BASE_ROW, device_row_steps
 from langevin.engine.run import Run
+from langevin.sampling.accuracy import accuracy
 from langevin.sampling.budget import Budget
 from langevin.sampling.planning import Plan
 from langevin.sampling.rules import WANTED_STEPS
 
 _FOR_EVER = np.iinfo(np.int64).max
+# Where nothing limits the run before, in whole rows.
+_LEAST = -(-WANTED_STEPS // BASE_ROW) * BASE_ROW
 # A run for a precision or by the clock goes in stages, each at most so many times as long as all before it: forecasts
 # of the error are rough, and the batch size follows the length of the run.
 _LONGEST_STAGE = 8.0
@@ -63,11 +66,6 @@ class Pace:
         least = row if not self.run.m else 0
         return max(goal // row * row, least), reason
 
-    @property
-    def _longest(self) -> int:
-        least = -(-WANTED_STEPS // BASE_ROW) * BASE_ROW
-        return max(least, int(_LONGEST_STAGE * self.run.m))
-
     def _by_passes(self) -> int:
         if self.budget.passes is None:
             return _FOR_EVER
@@ -104,14 +102,12 @@ class Pace:
     def _by_time(self) -> int:
         if self.budget.time_limit is None:
             return _FOR_EVER
-        return self._longest
+        return max(_LEAST, int(_LONGEST_STAGE * self.run.m))
 
     def _by_precision(self) -> tuple[int, str]:
-        from langevin.sampling.session import accuracy
-
         if self.budget.precision is None:
             return _FOR_EVER, "precision"
-        m, least = self.run.m, -(-WANTED_STEPS // BASE_ROW) * BASE_ROW
+        m, least = self.run.m, _LEAST
         if any(trouble.refused for trouble in self.plan.troubles):
             return least, "precision out of reach"
         if m < least:

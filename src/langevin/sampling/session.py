@@ -8,8 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from langevin.analysis.averages import estimate
-from langevin.analysis.marginals import quantiles
 from langevin.coordinates import Whitened
 from langevin.data.source import DataSource
 from langevin.data.subsample import Full, Subsample, WithReplacement
@@ -22,6 +20,7 @@ from langevin.kernels import LeimkuhlerMatthews
 from langevin.limits import interrupt, stop_requests
 from langevin.observables import Marginals, Moments
 from langevin.precision import in_float32
+from langevin.sampling.accuracy import accuracy
 from langevin.sampling.budget import Budget
 from langevin.sampling.pace import Pace
 from langevin.sampling.planning import Plan
@@ -32,8 +31,6 @@ from langevin.target import Layout, Target
 _KEPT_DRAWS, _KEPT_FLOATS = 1000, 2**22
 # Up to this many parameters distribution functions are streamed: 34 numbers each in every row.
 MOST_MARGINALS = 64
-# The points of a 95% interval, of a 90% one, the quartiles and the median: what people publish.
-PUBLISHED = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
 # A bound farther from the mode than this moves a mean by less than 1e-4 sds; points are looked at so many at a time.
 _BOUND_SDS, _POINTS = 4.0, 512
 
@@ -147,17 +144,6 @@ class Session:
             stopped=stopped,
             run=run,
         )
-
-
-def accuracy(ledger: Ledger) -> tuple[set[str], float]:
-    """Statuses of the means and sds, and the widest half-width of 95% intervals in posterior sds."""
-    found = estimate(ledger, "corrected")
-    mean, sd = found["theta.mean"], found["theta.sd"]
-    parts = [mean, sd]
-    if any(column.marginals for column in ledger.columns.values()):
-        parts.append(quantiles(ledger, PUBLISHED))
-    halves = [np.max(0.5 * np.ptp(np.stack(part.interval()), axis=0) / sd.value) for part in parts]
-    return {mean.status, sd.status}, float(np.max(halves))
 
 
 @in_float32
