@@ -23,8 +23,11 @@ _set_up = threading.local()
 
 @contextmanager
 def stop_requests() -> Iterator[Callable[[], bool]]:
-    """Yields a function that tells whether Ctrl-C was pressed; a second Ctrl-C interrupts at once."""
-    requested = False
+    """Yields a function that tells whether Ctrl-C was pressed; a second Ctrl-C interrupts at once.
+
+    A request that nobody asked for before the work ended is passed on to whoever had the signal before.
+    """
+    requested = heard = False
     # Python delivers signals to the main thread only; elsewhere there is nothing to catch.
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
@@ -39,13 +42,20 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
         requested = True
         signal.signal(signal.SIGINT, previous)
 
+    def asked() -> bool:
+        nonlocal heard
+        heard = requested
+        return requested
+
     signal.signal(signal.SIGINT, handler)
-    _outer.append(lambda: requested)
+    _outer.append(asked)
     try:
-        yield _outer[-1]
+        yield asked
     finally:
         _outer.pop()
         signal.signal(signal.SIGINT, previous)
+    if requested and not heard:
+        signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

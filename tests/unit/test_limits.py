@@ -26,8 +26,12 @@ print("ready", flush=True)
 for _ in itertools.count():
     CALL
 """
+# Results are kept: between two calls nothing must run for long, since Ctrl-C there is not the library's to answer.
 PLAN = SCRIPT.replace("CALL", "lv.plan(fresh(), x, zero, passes=1)")
-SAMPLE = SCRIPT.replace("CALL", "if lv.sample(fresh(), x, zero, passes=1000, progress=False).partial: break")
+SAMPLE = SCRIPT.replace("zero =", "kept, zero = [],").replace(
+    "CALL",
+    "kept.append(lv.sample(fresh(), x, zero, passes=1000, progress=False))\n    if kept[-1].partial: break",
+)
 
 
 def interrupted(delay, script=PLAN):

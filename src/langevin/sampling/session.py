@@ -134,6 +134,8 @@ class Session:
                 interrupt("Interrupted during the set-up, before the first step; nothing was sampled.")
             ledger = run.ledger()
             outside = _outside(run.program.target, ledger)
+            # The budget may be spent by now: the result is whole, but whoever pressed Ctrl-C must learn that it came.
+            stopped = "interrupted" if stop_requested() else stopped
         return replace(
             self,
             budget=budget,
