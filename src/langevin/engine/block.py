@@ -106,7 +106,7 @@ def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block
         if program.source == "exact":
             grad = state.grad
             state = move(full_log_density(program, parts), state, noise, page[k], delta)
-            added = {"acceptance": state.acceptance}
+            added = parts.kernel.counted(state, max(program.num_data, 1))
         else:
             here = Here(page, k, at, block.start.plus(at + 1), keys["subsample"], block.rounds)
             grad, memory, added = estimate(z, memory, here)
@@ -241,8 +241,9 @@ def initial_carry(program: Program, parts: Parts, keys: dict[str, Array], z: Arr
     state, memory = _initial_state(program, parts, keys, z, np.int32(len(z)))
     like, number = jax.ShapeDtypeStruct(z.shape[1:], z.dtype), jax.ShapeDtypeStruct((), z.dtype)
     sums = jax.eval_shape(partial(contributions, program), parts, like, like, number, number)
-    counted = ["acceptance"] if program.source == "exact" else []
-    counted += ["visits"] if program.rounds or program.source == "stateful" else []
+    counted = ["visits"] if program.rounds or program.source == "stateful" else []
+    if program.source == "exact":
+        counted = list(parts.kernel.counted(state, program.num_data))
     sums |= {name: number for name in counted}
     empty = jax.tree.map(lambda leaf: np.zeros((settings, len(z), *leaf.shape), leaf.dtype), sums)
     state, memory = jax.tree.map(lambda leaf: np.array(np.broadcast_to(leaf, (settings, *leaf.shape))), (state, memory))

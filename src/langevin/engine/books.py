@@ -122,6 +122,7 @@ class Books:
             corrections=by_name("corrections") if corrected else None,
             outer=settings_first(table["outer"]) if self.program.gradient_outer else None,
             acceptance=settings_first(table["acceptance"]) if "acceptance" in table else None,
+            divergences=settings_first(table["divergences"]) if "divergences" in table else None,
             visits=settings_first(table["visits"]),
             far=settings_first(table["far"]) if "far" in table else None,
             columns=self.call.columns,

@@ -46,7 +46,7 @@ class Ledger:
     values[name] = sum omega_m (phi(theta_{m-1}) - reference), left end point, theta_0 included; corrections[name] the
     same for -A_hat h; outer = sum delta_m^2 g g'; sum_delta, sum_delta2, sum_omega per row; visits counts data seen.
     `outer` and the columns' second derivatives are in the `coordinates` in which the chains moved; where these are
-    paired, `far` counts steps from the far tail. `kernel` answers what is known of its law, `noisy` says whether
+    paired, `far` counts steps from the far tail; `divergences` those of an exact kernel that left its path. `kernel` answers what is known of its law, `noisy` says whether
     gradients were estimated. `manifest` is what the run was made of, `checkpoint` where it can go on.
 
     Example:
@@ -70,6 +70,7 @@ class Ledger:
     corrections: dict[str, Array] | None
     outer: Array | None
     acceptance: Array | None
+    divergences: Array | None
     visits: Array
     far: Array | None
     columns: dict[str, Column]
@@ -149,7 +150,7 @@ class Ledger:
                 return {name: joined([part[name] for part in parts]) for name in parts[0]}
             return join(parts)
 
-        names = ("values", "corrections", "outer", "acceptance", "visits", "far")
+        names = ("values", "corrections", "outer", "acceptance", "divergences", "visits", "far")
         changed = {name: joined([getattr(ledger, name) for ledger in ledgers]) for name in names}
         draws = [ledger.draws for ledger in ledgers if ledger.draws is not None]
         changed["draws"] = None

@@ -4,6 +4,7 @@ from langevin.kernels.baoab import BAOAB
 from langevin.kernels.hmc import HMC
 from langevin.kernels.leimkuhler_matthews import LeimkuhlerMatthews
 from langevin.kernels.mala import MALA
+from langevin.kernels.nuts import NUTS
 from langevin.kernels.protocol import AffineKernel, ExactKernel, Kernel
 from langevin.kernels.rwm import RWM
 from langevin.kernels.sghmc import SGHMC
@@ -14,6 +15,7 @@ __all__ = [
     "BAOAB",
     "HMC",
     "MALA",
+    "NUTS",
     "RWM",
     "SGHMC",
     "SGLD",

@@ -107,8 +107,12 @@ class ExactKernel:
 
     @property
     def gradients(self) -> int:
-        """Full gradients of one step."""
+        """Full gradients of one step, where that is known beforehand."""
         return 1
+
+    def counted(self, state: Any, num_data: int) -> dict[str, Array]:
+        """What the ledger adds up beside the averages: numbers of the last step, by name."""
+        return {"acceptance": state.acceptance}
 
     def init(self, log_density: LogDensity, theta: Array) -> "ExactState":
         """The state before the first step. Cost: N datum visits."""
