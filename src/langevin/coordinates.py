@@ -200,3 +200,11 @@ class Whitened(Linear):
     def newton(self, anchor: Anchor) -> Blocks:
         """L itself: Sigma L'^-1 = L."""
         return self.blocks
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Unpaired(Whitened):
+    """The same units for chains that go alone, each from a start of its own: exact kernels gain nothing from pairs."""
+
+    paired: ClassVar[bool] = False

@@ -6,6 +6,8 @@ from typing import Any
 class AnchorError(RuntimeError):
     """No usable posterior mode was found; the message says what was seen and what to change.
 
+    `improper`: the density itself seems to have no finite integral, so that no other sampler would help either.
+
     Example:
         >>> import jax.numpy as jnp, langevin as lv
         >>> try:
@@ -14,6 +16,10 @@ class AnchorError(RuntimeError):
         ...     print("there is no mode")
         there is no mode
     """
+
+    def __init__(self, message: str, improper: bool = False) -> None:
+        super().__init__(message)
+        self.improper = improper
 
 
 class Diverged(RuntimeError):

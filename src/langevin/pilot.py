@@ -50,6 +50,12 @@ class Pilot:
     outside: float
     cost: int
 
+    @classmethod
+    def none(cls, dimension: int) -> "Pilot":
+        """Nothing was measured, and nothing can be relied on."""
+        noise = dict.fromkeys(("plain", "cv1", "cv2"), float("inf"))
+        return cls(0.0, None, noise, np.full((2, dimension), np.nan), 0.0, 0)
+
 
 @set_up()
 def pilot(target: Target, source: DataSource | None, anchor: Anchor, seed: int) -> Pilot:

@@ -38,20 +38,28 @@ _FAR_SPREADS, _FAR_DRAWS, _BORDER = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0), 4, 4.7
 class Survey:
     """Where ascents from `num_starts` dispersed points ended.
 
-    Starts are anchor + L z with z normal, sds `spread` (in posterior sds, in turn). `elsewhere`: ended at another mode
-    whose Laplace mass on the rows used matters; `modes`: those modes, (k, d), flat; `lost`: ended nowhere within the
-    allowed steps, or where there is no mass to speak of. The others came back. No starts: not surveyed. `far`: part of
-    the second moment, in units of the approximation's, that one wide draw beyond the bulk stands for; heavy tails and
-    wide components that are no modes show there (0 when only some rows were used). `cost`: datum visits.
+    Starts are anchor + L z with z normal, sds `spread` (in posterior sds, in turn), from the anchor at `home`.
+    `elsewhere`: ended at another mode whose Laplace mass on the rows used matters; `modes`: those modes, (k, d), flat,
+    the heaviest first; `log_mass`: the logarithm of each one's mass over that of the anchor's; `lost`: ended nowhere
+    within the allowed steps, or where there is no mass to speak of. The others came back. No starts: not surveyed.
+    `far`: part of the second moment, in units of the approximation's, that one wide draw beyond the bulk stands for;
+    heavy tails and wide components that are no modes show there (0 when only some rows were used). `cost`: datum visits.
     """
 
     num_starts: int
     spread: tuple[float, ...]
     elsewhere: int
     lost: int
+    home: np.ndarray
     modes: np.ndarray
+    log_mass: np.ndarray
     far: float
     cost: int
+
+    @classmethod
+    def none(cls, dimension: int) -> "Survey":
+        """No survey: nothing was looked at."""
+        return cls(0, (), 0, 0, np.zeros(dimension), np.zeros((0, dimension)), np.zeros(0), 0.0, 0)
 
 
 @set_up()
@@ -64,7 +72,7 @@ def survey(target: Target, source: DataSource | None, anchor: Anchor, seed: int)
     """
     d = anchor.layout.size
     if not anchor.dense:
-        return Survey(0, (), 0, 0, np.zeros((0, d)), 0.0, 0)
+        return Survey.none(d)
     rng = np.random.default_rng([seed, _STREAM])
     half = np.repeat(_SPREADS, _PAIRS)[:, None] * rng.standard_normal((len(_SPREADS) * _PAIRS, d))
     starts = np.concatenate([half, -half])
@@ -79,18 +87,22 @@ def survey(target: Target, source: DataSource | None, anchor: Anchor, seed: int)
         back = [bool(np.linalg.norm(climb.end - reference.end) < 1.0) for climb in climbs]
         others = [climb.end for climb, home in zip(climbs, back, strict=True) if climb.settled and not home]
         modes, which = _distinct(np.reshape(others, (-1, d)))
-        least = shape.log_mass(reference.end) - _LOG_MASS if len(modes) else 0.0
-        matters = np.array([shape.log_mass(mode) > least for mode in modes], bool)
+        whole = shape.log_mass(reference.end) if len(modes) else 0.0
+        log_mass = np.array([shape.log_mass(mode) - whole for mode in modes])
+        matters = log_mass > -_LOG_MASS
+        order = np.argsort(-log_mass)[: int(matters.sum())]
         # A sample of the rows has a curvature of its own, which rules what it says about the tail.
         far = _far_moment(shape, d, rng) if rows == num_data else 0.0
-        found, elsewhere = shape.theta(modes[matters]), int(np.sum(matters[which]))
+        found, elsewhere = shape.theta(modes[order]), int(np.sum(matters[which]))
     evaluations = sum(climb.evaluations for climb in (reference, *climbs))
     return Survey(
         num_starts=len(starts),
         spread=tuple(float(s * np.sqrt(power)) for s in _SPREADS),
         elsewhere=elsewhere,
         lost=len(starts) - sum(back) - elsewhere,
+        home=anchor.theta,
         modes=found,
+        log_mass=log_mass[order],
         far=far,
         cost=(evaluations + _FAR_DRAWS * len(_FAR_SPREADS)) * rows,
     )

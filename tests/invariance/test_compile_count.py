@@ -137,7 +137,7 @@ def test_the_pace_of_the_first_block_says_nothing():
             weight_power=1.0, keep=0, layout=None, guard=1,
         )
     )  # fmt: skip
-    ledger_run._start()
+    ledger_run.start()
     sent = ledger_run._launch(16, 10**6)
     assert ledger_run._rate is None
     ledger_run._arrived(*sent)

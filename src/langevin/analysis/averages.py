@@ -126,7 +126,8 @@ class Setting:
             flat = self._flat(name)
             known = None if np.all(flat) else hessian
             entry = self.entry(batches, mean + column.reference, influence, known, laplace, column.shape)
-            flat = np.broadcast_to(flat.reshape(column.shape), entry.statuses.shape)
+            # Without a bias to begin with nothing is missing.
+            flat = np.broadcast_to(flat.reshape(column.shape), entry.statuses.shape) & (not self.ledger.exact)
             statuses = worse(entry.statuses, "uncorrected", flat)
             entry = replace(entry, bias=np.where(flat, np.nan, entry.bias), statuses=statuses)
             yield "", entry

@@ -24,7 +24,8 @@ def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) 
     """Quantiles of every flat parameter, (probabilities, d), chains pooled.
 
     From the sums of `lv.Marginals()`, whose bars shrink with the run, where the ledger has them; else from draws kept
-    with `keep=`, whose values keep the bias of the raw average: status `uncorrected` at best, but for exact kernels.
+    with `keep=`, whose values keep the bias of the raw average: status `uncorrected` at best. Exact kernels have no
+    bias, and may be far from Gaussian between the points of a grid: theirs come from draws, where there are any.
     Cost: a few passes over the rows, or d sorts. Assumes one schedule setting.
 
     Example:
@@ -40,7 +41,9 @@ def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) 
     if not np.all((p > 0) & (p < 1)):
         raise ValueError(f"probabilities must lie in (0, 1), got {p.tolist()}. Try (0.025, 0.5, 0.975).")
     name = next((name for name, column in ledger.columns.items() if column.marginals), None)
-    return _from_draws(ledger, p) if name is None else _from_sums(ledger, name, p)
+    if name is None or (ledger.exact and ledger.draws is not None):
+        return _from_draws(ledger, p)
+    return _from_sums(ledger, name, p)
 
 
 def _from_sums(ledger: "Ledger", name: str, p: Array) -> Estimate:

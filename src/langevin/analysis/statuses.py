@@ -27,6 +27,12 @@ ALL = (
         bar=False,
     ),
     Status(
+        "not_mixed",
+        "chains from different starts, or the two halves of a chain, disagree: they have not met",
+        "Reparametrise (non-centred, log scale), use stronger priors, or run for much longer.",
+        bar=False,
+    ),
+    Status(
         "hard_bound",
         "the density is zero at points that the chains can reach: a hard bound cuts the posterior, and gradients "
         "cannot see it",
@@ -36,14 +42,19 @@ ALL = (
     Status(
         "not_gaussian",
         "the posterior is too far from its Gaussian approximation for this method",
-        "Reparametrise (non-centred, log scale), or use NUTS.",
+        "Reparametrise (non-centred, log scale), or sample with method='exact'.",
         bar=False,
     ),
     Status(
         "heavy_tails",
         "the chains spend more of their steps far out than a Gaussian would: the posterior has heavier tails than its "
         "approximation, or the steps are too large for it",
-        "Reparametrise, or use NUTS.",
+        "Reparametrise, or sample with method='exact'.",
+    ),
+    Status(
+        "divergences",
+        "some paths of the exact sampler broke off where the density bends too sharply: what lies behind is not seen",
+        "Reparametrise (non-centred, log scale), or use stronger priors.",
     ),
     Status(
         "too_few_batches",

@@ -1,14 +1,17 @@
 """`Estimate`: an expectation with its standard error, its bias and a status."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from langevin.analysis.errorbars import t_quantile, unskewed
-from langevin.analysis.statuses import STATUSES
+from langevin.analysis.statuses import STATUSES, worse
 
 Array = NDArray[np.float64]
+# A bar that is this many times as long is too much for a correction.
+_MUCH = 2.0
 
 
 @dataclass(frozen=True)
@@ -101,3 +104,18 @@ def plus_minus(value: float, stderr: float) -> str:
     if digits < 0 or digits > 8:
         return f"{value:.6g} +- {stderr:.2g}"
     return f"{value:.{digits}f} +- {stderr:.{digits}f}"
+
+
+def quieter(corrected: Estimate, raw: Estimate, exact: bool) -> Estimate:
+    """The corrected values, or the raw ones where the correction would make the bar much wider.
+
+    It removes bias as well, so a bar of the same length is reason enough to keep it; of an exact kernel, which has
+    none, the shorter bar is taken.
+    """
+    better = ~(corrected.stderr > (1.0 if exact else _MUCH) * raw.stderr)
+    other = raw.statuses if exact else worse(raw.statuses, "uncorrected")
+    chosen: dict[str, Any] = {
+        name: np.where(better, getattr(corrected, name), getattr(raw, name))
+        for name in ("value", "stderr", "df", "bias", "sigma2", "kurtosis", "skewness")
+    }
+    return replace(corrected, **chosen, statuses=np.where(better, corrected.statuses, other))

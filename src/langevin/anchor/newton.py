@@ -67,7 +67,8 @@ def newton(passes: Passes, flat: np.ndarray, max_steps: int, near: float = EXACT
     if not point.finite:
         raise AnchorError(
             f"theta_0 must have a finite log density, gradient and Hessian, got a log density of {point.value}. "
-            f"Start from another theta_0."
+            f"Start from another theta_0.",
+            improper=True,
         )
     last_decrement, last_length = np.inf, np.inf
     for _ in range(max_steps):
@@ -144,7 +145,8 @@ def _leave(passes: Passes, point: Point, curvature: Curvature) -> Point:
     else:
         flat = f"not determined: {names}, on which the log density does not depend"
     raise AnchorError(
-        f"{flat}, so there is no single posterior mode. Drop a collinear or constant column, or give a proper prior."
+        f"{flat}, so there is no single posterior mode. Drop a collinear or constant column, or give a proper prior.",
+        improper=True,
     )
 
 
@@ -156,7 +158,8 @@ def _refuse_a_slow_end(passes: Passes, point: Point, step: np.ndarray, ratio: fl
     raise AnchorError(
         f"no posterior mode: the log density keeps rising, to {point.value:.6g}, as theta goes to infinity along "
         f"{names}, now at |theta| = {np.linalg.norm(point.flat):.3g}. The data may be perfectly separable under a flat "
-        f"prior; use a proper prior."
+        f"prior; use a proper prior.",
+        improper=True,
     )
 
 

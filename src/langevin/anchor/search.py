@@ -61,6 +61,33 @@ def laplace(target: Target, data: PyTree, theta_0: PyTree, *, max_steps: int = 1
         return wide_anchor(twin, source, layout, flat, max_steps, np.random.default_rng(seed))
 
 
+@set_up()
+def rough(target: Target, source: Any, theta_0: PyTree) -> Anchor:
+    """Where there is no mode: theta_0, and the curvature there, made positive. It counts as not converged.
+
+    Cost: one pass; d^2 memory.
+    """
+    layout, twin = Layout.of(theta_0), apart(target)
+    flat = layout.flat(theta_0).astype(np.float32).astype(np.float64)
+    with own_programs(), jax.enable_x64(True):
+        passes = Passes(twin, source, layout)
+        point = Point.at(passes, flat)
+    precision = Curvature.of(point.precision).tamed()
+    root = inverse_root(precision)
+    return Anchor(
+        theta=flat,
+        root=(root,),
+        covariance=root @ root.T,
+        precision=precision,
+        likelihood_grad=None,
+        likelihood_hessian=None,
+        layout=layout,
+        cost=passes.cost,
+        gradient_norm=np.inf,
+        positive=False,
+    )
+
+
 def _dense(target: Target, source: Any, layout: Layout, flat: np.ndarray, max_steps: int, seed: int) -> Anchor:
     passes = Passes(target, source, layout)
     first = None if source is None else _subsample(passes, source, seed)

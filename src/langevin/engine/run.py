@@ -159,7 +159,8 @@ class Run:
         display = Progress(self.m, num_steps, self.settings * len(self.call.chains), progress)
         with stop_requests() as stop_requested, own_programs():
             if self._groups[0].carry is None:
-                self._start()
+                self.start()
+                self._check_exact_start()
             flying: deque[tuple[int, int, list[Future]]] = deque()
             count = _FIRST_STEPS
             try:
@@ -181,16 +182,18 @@ class Run:
             self.interrupted = self.m < num_steps and stop_requested()
         display.close(self.m)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Places the chains before their first transition."""
         for started in self._each(lambda group: group.start(self.settings)):
             started.result()
-        if self.program.source == "exact":
-            self._check_exact_start()
 
     def _check_exact_start(self) -> None:
         """An exact kernel refuses every proposal from a point of undefined density, without a word."""
-        state = self._carry().state
-        value = float(state.log_density.ravel()[0])
+        if self.program.source != "exact":
+            return
+        state = self.carry().state
+        values = state.log_density.ravel()
+        value = float(values[np.argmin(np.isfinite(values))])
         if not np.isfinite(value) or not np.isfinite(state.grad).all():
             raise ValueError(
                 f"theta_0 must have a finite log density and gradient on all the data, got {value}. "
@@ -281,10 +284,10 @@ class Run:
         """Datum visits so far, of all chains of one schedule setting; in the open row at least."""
         return self.books.spent + (self.m - self.books.rows.m) * self.call.cost_per_step * len(self.call.chains)
 
-    def _carry(self) -> Carry:
+    def carry(self) -> Carry:
         """The device state of all chains, on the host."""
         return jax.tree.map(np.array, self.books.joined([group.carry for group in self._groups]))
 
     def ledger(self) -> Ledger:
         """The books as they stand."""
-        return self.books.ledger(self.m, self._carry(), self.interrupted)
+        return self.books.ledger(self.m, self.carry(), self.interrupted)

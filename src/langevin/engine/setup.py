@@ -72,7 +72,8 @@ class Prepared:
 def prepare(target: Target, data: PyTree, theta_0: PyTree, **parts: Any) -> Prepared:
     """Checks the arguments of `run` and builds its program; for a `short` run, compiling counts more than speed.
 
-    Everything happens in float32, whatever the user's setting is.
+    `starts` gives each chain a flat theta of its own, (chains, d). Everything happens in float32, whatever the user's
+    setting is.
     """
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     narrow = for_float32(target)
@@ -99,6 +100,7 @@ def _prepare(
     keep: int,
     layout: str | None,
     guard: int,
+    starts: np.ndarray | None = None,
     short: bool = False,
 ) -> Prepared:
     require(isinstance(schedule, Schedule), "schedule", schedule, "a step-size law", "lv.Polynomial(a=1.0, b=50.0)")
@@ -127,12 +129,14 @@ def _prepare(
     )  # fmt: skip
     theta = np.asarray(shape.flat(theta_0), np.float32)
     centre = theta if anchor is None else anchor.theta.astype(np.float32)
+    if starts is None:
+        starts = np.tile(theta, (len(chain_numbers), 1))
     parts, columns = _parts(program, source, kernel, gradient, coordinates, anchor, centre)
     return Prepared(
         program=program,
         parts=parts,
-        keys=_keys(program, coordinates, chain_numbers, seed),
-        starts=np.tile(coordinates.z(theta).astype(np.float32), (len(chain_numbers), 1)),
+        keys=stream_keys(program, coordinates, chain_numbers, seed),
+        starts=coordinates.z(starts).astype(np.float32),
         kernel=kernel,
         coordinates=coordinates,
         schedule=schedule,
@@ -221,7 +225,7 @@ def _program(
     )
 
 
-def _keys(program: Program, coordinates: Coordinates, chains: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+def stream_keys(program: Program, coordinates: Coordinates, chains: np.ndarray, seed: int) -> dict[str, np.ndarray]:
     """Random streams of every chain; paired chains share them, one with the noise turned around."""
     streams = {"noise": random.NOISE, "start": random.START}
     if program.source == "exact":

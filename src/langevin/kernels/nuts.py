@@ -54,8 +54,9 @@ class _Path(NamedTuple):
 class _Branch(NamedTuple):
     """The half that is being added: where it stands, its first momentum, and what earlier turns are checked against.
 
-    Row k of `marks` holds (momentum, sum of momenta) of the last point that began a part of length 2^j with k ones
-    among the higher bits of its number: the parts that end at any point all began at marks that are still there.
+    Row k of `marks` is of the last point of even number with k ones among the higher bits of its number: its momentum,
+    the sum of momenta up to it, and the momentum of the point before it. The parts of length 2, 4, 8 ... that end at
+    a point all began at marks that are still there.
     """
 
     at: _Phase
@@ -63,7 +64,7 @@ class _Branch(NamedTuple):
     chosen: _Phase
     log_weight: Array
     momentum: Array
-    marks: tuple[Array, Array]
+    marks: tuple[Array, Array, Array]
     leaves: Array
     turned: Array
     diverged: Array
@@ -132,7 +133,7 @@ class NUTS(ExactKernel):
             log_weight = jnp.logaddexp(branch.log_weight, -risen)
             taken = jnp.log(_uniform(key, depth, branch.leaves)[0]) < -risen - log_weight
             momentum = branch.momentum + at.momentum
-            marks, turned = _checked(branch.marks, branch.leaves, at.momentum, momentum)
+            marks, turned = _checked(branch.marks, branch.leaves, branch.at.momentum, at.momentum, momentum)
             return _Branch(
                 at=at,
                 first=jnp.where(branch.leaves == 0, at.momentum, branch.first),
@@ -153,7 +154,7 @@ class NUTS(ExactKernel):
             blank = jnp.zeros((self.max_depth, eta.size), eta.dtype)
             branch = _Branch(
                 at=end, first=end.momentum, chosen=end, log_weight=jnp.asarray(-jnp.inf, kind),
-                momentum=jnp.zeros_like(eta), marks=(blank, blank), leaves=jnp.int32(0), turned=jnp.bool_(False),
+                momentum=jnp.zeros_like(eta), marks=(blank, blank, blank), leaves=jnp.int32(0), turned=jnp.bool_(False),
                 diverged=jnp.bool_(False), acceptance=jnp.asarray(0.0, kind),
             )  # fmt: skip
             branch = lax.while_loop(
@@ -165,12 +166,9 @@ class NUTS(ExactKernel):
             taken = whole & (jnp.log(choice) < branch.log_weight - path.log_weight)
             left, right = _where(forward, path.left, branch.at), _where(forward, branch.at, path.right)
             total = path.momentum + branch.momentum
-            # A path of one period closes on itself without a turn at its ends: both halves are looked at with the
-            # neighbouring point of the other one too.
-            turned = (
-                _turns(left.momentum, right.momentum, total)
-                | _turns(_where(forward, left, right).momentum, branch.first, path.momentum + branch.first)
-                | _turns(end.momentum, branch.at.momentum, end.momentum + branch.momentum)
+            own, other = _where(forward, left, right).momentum, branch.at.momentum
+            turned = _turns(own, other, total) | _turns_across(
+                own, end.momentum, path.momentum, branch.first, other, branch.momentum
             )
             return _Path(
                 left=left,
@@ -207,27 +205,41 @@ def _energy(at: _Phase) -> Array:
 def _turns(one: Array, other: Array, total: Array) -> Array:
     """Whether a path turns back between two of its points; the sum counts both of them by half."""
     inner = total - 0.5 * (one + other)
-    return (jnp.dot(one, inner) <= 0.0) | (jnp.dot(other, inner) <= 0.0)
+    return (jnp.sum(one * inner, axis=-1) <= 0.0) | (jnp.sum(other * inner, axis=-1) <= 0.0)
 
 
-def _checked(marks: tuple[Array, Array], leaf: Array, momentum: Array, total: Array) -> tuple[tuple, Array]:
+def _turns_across(first: Array, last: Array, total: Array, next_first: Array, next_last: Array, next_total: Array):
+    """Whether one of two neighbouring halves turns back together with the nearest point of the other one.
+
+    A path about one period long closes on itself without a turn at its ends: this is how it is seen.
+    """
+    return _turns(first, next_first, total + next_first) | _turns(last, next_last, last + next_total)
+
+
+def _checked(marks: tuple, leaf: Array, previous: Array, momentum: Array, total: Array) -> tuple[tuple, Array]:
     """The marks after a point, and whether a part of length 2, 4, 8 ... that ends there turns back.
 
-    Point n of a branch is the first of such parts if n is even, and the last of one of length 2^j for every j up to the
-    number of ones at the end of n. That one began at the mark of as many ones as n has above them.
+    Point n of a branch begins such parts if n is even, and ends one of length 2^j for every j up to the number of ones
+    at the end of n; that one began at the mark of as many ones as n has above them, and its second half at the next
+    mark. The same is asked of every part as of the whole path: from each of its points the path would have come out
+    the same, which is what makes the sampler exact.
     """
     ones = lax.population_count(leaf >> 1)
     ending = lax.population_count(leaf & ~(leaf + 1))
     row = jnp.arange(len(marks[0]))
-    first, before = (
+    first, before, last = (
         jnp.where((leaf % 2 == 0) & (row == ones)[:, None], new, old)
-        for new, old in zip((momentum, total), marks, strict=True)
+        for new, old in zip((momentum, total, previous), marks, strict=True)
     )
-    between = total - before + first
-    inner = between - 0.5 * (first + momentum)
-    turns = (jnp.sum(first * inner, axis=1) <= 0.0) | (inner @ momentum <= 0.0)
+    whole = total - before + first
+    half = jnp.roll(whole, -1, axis=0)
+    turns = _turns(first, momentum, whole)
+    # The shortest part has halves of one point each.
+    turns |= (row < ones) & _turns_across(
+        first, jnp.roll(last, -1, axis=0), whole - half, jnp.roll(first, -1, axis=0), momentum, half
+    )
     ends_here = (leaf % 2 == 1) & (row <= ones) & (row > ones - ending)
-    return (first, before), jnp.any(turns & ends_here)
+    return (first, before, last), jnp.any(turns & ends_here)
 
 
 def _where(condition: Array, one: _Phase, other: _Phase) -> _Phase:

@@ -4,18 +4,25 @@ import numpy as np
 
 from langevin.analysis.averages import estimate
 from langevin.analysis.marginals import quantiles
+from langevin.analysis.value import Estimate, quieter
 from langevin.engine.ledger import Ledger
 
 # The points of a 95% interval, of a 90% one, the quartiles and the median: what people publish.
 PUBLISHED = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
 
 
+def best(ledger: Ledger) -> dict[str, Estimate]:
+    """Every estimate corrected, or raw where that is much quieter."""
+    corrected, raw = estimate(ledger, "corrected"), estimate(ledger, "raw")
+    return {name: quieter(corrected[name], raw[name], ledger.exact) for name in corrected}
+
+
 def accuracy(ledger: Ledger) -> tuple[set[str], float]:
     """Statuses of the means and sds, and the widest half-width of 95% intervals in posterior sds."""
-    found = estimate(ledger, "corrected")
+    found = best(ledger) if ledger.exact else estimate(ledger, "corrected")
     mean, sd = found["theta.mean"], found["theta.sd"]
     parts = [mean, sd]
-    if any(column.marginals for column in ledger.columns.values()):
+    if ledger.exact or any(column.marginals for column in ledger.columns.values()):
         parts.append(quantiles(ledger, PUBLISHED))
     halves = [np.max(0.5 * np.ptp(np.stack(part.interval()), axis=0) / sd.value) for part in parts]
     return {mean.status, sd.status}, float(np.max(halves))

@@ -11,7 +11,7 @@ import numpy as np
 
 from langevin.analysis.averages import estimate
 from langevin.analysis.statuses import worse
-from langevin.analysis.value import Estimate
+from langevin.analysis.value import Estimate, quieter
 from langevin.coordinates import times, transposed_times
 from langevin.data.source import as_source
 from langevin.engine.ledger import Column, Ledger
@@ -23,7 +23,6 @@ PyTree = Any
 Array = Any
 # Numbers that one evaluation of phi at all draws may hold, and draws that are evaluated as one vector operation.
 _MOST_FLOATS, _LANES = 2**24, 64
-_MUCH = 2.0
 
 
 def expectation(ledger: Ledger, phi: Callable[..., Any], data: PyTree = None) -> Estimate:
@@ -44,21 +43,6 @@ def expectation(ledger: Ledger, phi: Callable[..., Any], data: PyTree = None) ->
     joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in per_value}
     laplace = None if parts[0].laplace is None else np.concatenate([part.laplace for part in parts])
     return replace(parts[0], **joined, laplace=laplace)
-
-
-def quieter(corrected: Estimate, raw: Estimate) -> Estimate:
-    """The corrected values, or the raw ones where the correction would make the bar much wider.
-
-    It removes bias as well, so a bar of the same length is reason enough to keep it.
-    """
-    better = ~(corrected.stderr > _MUCH * raw.stderr)
-    chosen: dict[str, Any] = {
-        name: np.where(better, getattr(corrected, name), getattr(raw, name))
-        for name in ("value", "stderr", "df", "bias", "sigma2", "kurtosis", "skewness")
-    }
-    return replace(
-        corrected, **chosen, statuses=np.where(better, corrected.statuses, worse(raw.statuses, "uncorrected"))
-    )
 
 
 @in_float32
@@ -92,9 +76,9 @@ def _of_rows(ledger: Ledger, phi: Callable[..., Any], arrays: PyTree) -> Estimat
         columns={"phi": Column(shape, reference, None, trace if anchor.dense else None, None)},
         draws=None,
     )
-    found = quieter(estimate(rows, "corrected")["phi"], estimate(rows, "raw")["phi"])
+    found = quieter(estimate(rows, "corrected")["phi"], estimate(rows, "raw")["phi"], ledger.exact)
     # No draw differs from another: a rare event that never came has no error bar, and certainly not zero.
-    same = (found.stderr == 0.0) & (found.statuses == "uncorrected")
+    same = (found.stderr == 0.0) & (ledger.exact | (found.statuses == "uncorrected"))
     return replace(
         found, stderr=np.where(same, np.nan, found.stderr), statuses=worse(found.statuses, "too_few_batches", same)
     )

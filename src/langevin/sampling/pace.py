@@ -5,11 +5,13 @@ from time import monotonic
 
 import numpy as np
 
+from langevin.engine.ledger import Ledger
 from langevin.engine.program import BASE_ROW, device_row_steps
 from langevin.engine.run import Run
 from langevin.sampling.accuracy import accuracy
 from langevin.sampling.budget import Budget
-from langevin.sampling.planning import Plan
+from langevin.sampling.mixing import after_exact
+from langevin.sampling.planning import GRADIENTS_A_DRAW, Plan
 from langevin.sampling.rules import WANTED_STEPS
 
 _FOR_EVER = np.iinfo(np.int64).max
@@ -20,13 +22,15 @@ _LEAST = -(-WANTED_STEPS // BASE_ROW) * BASE_ROW
 _LONGEST_STAGE = 8.0
 # Room for the scatter of the error bar itself, so that the next stage is likely the last.
 _MARGIN = 1.1
-# More steps shrink neither a bias nor the noise of the gradient; and there is an end to patience, in least numbers of
-# steps.
-_HOPELESS, _PATIENCE = {"bias_dominates", "gradient_noise"}, 10_000
+# More steps shrink neither a bias nor the noise of the gradient.
+_HOPELESS = {"bias_dominates", "gradient_noise"}
 
 
 class Pace:
     """Drives a prepared run through its budget."""
+
+    # There is an end to patience, in least numbers of steps.
+    patience = 10_000
 
     def __init__(self, plan: Plan, budget: Budget, run: Run, began: float, batch_size: int) -> None:
         self.plan, self.budget, self.run, self.began = plan, budget, run, began
@@ -45,6 +49,11 @@ class Pace:
                 return "interrupted"
             if deadline is not None and monotonic() > deadline:
                 return "time_limit"
+
+    @property
+    def refused(self) -> bool:
+        """Whether it is known beforehand that no interval will be given."""
+        return any(trouble.refused for trouble in self.plan.troubles)
 
     def set_batch_size(self, goal: int) -> None:
         """Data a step for a run of `goal` steps: minibatches of one shape, as many of them as it takes."""
@@ -108,16 +117,40 @@ class Pace:
         if self.budget.precision is None:
             return _FOR_EVER, "precision"
         m, least = self.run.m, _LEAST
-        if any(trouble.refused for trouble in self.plan.troubles):
+        if self.refused:
             return least, "precision out of reach"
         if m < least:
             return least, "precision"
-        statuses, worst = accuracy(self.run.ledger())
-        hopeless = bool(statuses & _HOPELESS) and m >= _LONGEST_STAGE * least
-        if hopeless or m >= _PATIENCE * least:
+        ledger = self.run.ledger()
+        statuses, worst = accuracy(ledger)
+        hopeless = m >= _LONGEST_STAGE * least and self._hopeless(ledger, statuses)
+        if hopeless or m >= self.patience * least:
             return m, "precision out of reach"
         if worst <= self.budget.precision:
             return m, "precision"
         # A bar that is not known yet (NaN) asks for the longest stage.
         longer = np.fmin((worst / self.budget.precision) ** 2 * _MARGIN, _LONGEST_STAGE)
         return int(np.ceil(m * longer)) + 256, "precision"
+
+    def _hopeless(self, ledger: Ledger, statuses: set[str]) -> bool:
+        """Whether more steps would not help."""
+        return bool(statuses & _HOPELESS)
+
+
+class ExactPace(Pace):
+    """The same for an exact run, whose steps cost what their paths take."""
+
+    patience = 200
+    refused = False
+
+    def _affordable(self, room: float, size: int, chains: int) -> int:
+        """Steps a chain that `room` datum visits pay for, at the cost of the steps so far."""
+        if room <= 0:
+            return 0
+        m = self.run.m
+        gradients = self.run.visits / (m * chains) if m else GRADIENTS_A_DRAW * max(size, 1)
+        # Paths differ in length: the second half of the room waits until their cost is known.
+        return int((1.0 if m else 0.5) * room / (chains * gradients))
+
+    def _hopeless(self, ledger: Ledger, statuses: set[str]) -> bool:
+        return bool(after_exact(ledger, self.plan.survey))

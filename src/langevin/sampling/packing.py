@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from langevin.anchor import Anchor
-from langevin.coordinates import Whitened
+from langevin.coordinates import Unpaired, Whitened
 from langevin.data.subsample import Full, WithReplacement
 from langevin.engine.block import Carry
 from langevin.engine.books import Checkpoint
@@ -17,14 +17,16 @@ from langevin.engine.draws import DrawBook, Draws
 from langevin.engine.ledger import Column, Ledger, RowBook
 from langevin.engine.manifest import Manifest
 from langevin.gradients import ControlVariate, Minibatch
-from langevin.kernels import LeimkuhlerMatthews
+from langevin.kernels import NUTS, LeimkuhlerMatthews
 from langevin.kernels.leimkuhler_matthews import LeimkuhlerMatthewsState
+from langevin.kernels.nuts import NUTSState
 from langevin.observables import Marginals, Moments
 from langevin.pilot import Pilot
 from langevin.sampling.budget import Budget
 from langevin.sampling.planning import Plan
 from langevin.sampling.rules import Rules
-from langevin.schedules import Power
+from langevin.sampling.strategies import Tuned
+from langevin.schedules import Constant, Power
 from langevin.survey import Survey
 from langevin.target import Layout
 
@@ -32,13 +34,13 @@ PyTree = Any
 Plain = Any
 
 # Goes up whenever one of the kinds gains or loses a field, or changes what one means.
-FORMAT = 2
+FORMAT = 3
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         *(Anchor, Budget, Carry, Column, ControlVariate, DrawBook, Draws, Full, Ledger, LeimkuhlerMatthews),
         *(LeimkuhlerMatthewsState, Minibatch, Moments, Pilot, Plan, Power, RowBook, Rules, Survey, WithReplacement),
-        *(Checkpoint, Manifest, Marginals, Whitened),
+        *(Checkpoint, Manifest, Marginals, Whitened, NUTS, NUTSState, Constant, Unpaired, Tuned),
     )
 }
 

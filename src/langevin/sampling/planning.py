@@ -1,35 +1,46 @@
 """`lv.plan`: what `lv.sample` would run, and what error to expect, before the budget is spent."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
-from langevin.anchor import Anchor, laplace
+from langevin.anchor import Anchor, laplace, rough
 from langevin.data.source import DataSource, as_source
 from langevin.engine.checks import read_chains, require, whole_number
+from langevin.errors import AnchorError
 from langevin.limits import set_up
 from langevin.pilot import Pilot, pilot
 from langevin.sampling.budget import Budget
 from langevin.sampling.rules import WANTED_STEPS, Rules
 from langevin.sampling.troubles import Trouble, before
 from langevin.survey import Survey, survey
-from langevin.target import Target
+from langevin.target import Layout, Target
 
 PyTree = Any
 # Neighbouring corrected values at a whitened step near 1 are correlated by about a quarter: variance x 5/3.
 _MEMORY = 5.0 / 3.0
 # How much a pair's second moment feels that, measured on logistic regressions.
 _STRAYED = 2.5
+METHODS = ("auto", "minibatch", "exact")
+# How often the anchor moves to a heavier mode.
+_MOST_MOVES = 3
+# Beyond this dimension an exact run needs the curvature at a mode.
+MOST_ROUGH = 400
+# Gradients of a draw of the exact sampler and steps of its warm-up, in units of length that fit.
+GRADIENTS_A_DRAW, _WARM_UP_STEPS = 7.0, 200
+# Multiplications that take a few seconds: nobody who asks for an answer minds them.
+_FREE_OPERATIONS = 1e10
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     """The choices of `lv.sample` and the measurements behind them; print it to read it.
 
+    `method` is "minibatch" or "exact", `because` the reason.
     `batch_size` is N where every step sees all the data, 0 without data; `num_steps` a chain, None where the clock or
     the precision decides. `expected_mean_error` and `expected_sd_error` are predicted standard errors, in posterior
     sds, of the flat parameters. Costs in datum visits.
@@ -50,6 +61,8 @@ class Plan:
     num_steps: int | None
     chains: np.ndarray
     seed: int
+    method: str
+    because: str
     setup_cost: int
     setup_seconds: float
 
@@ -114,13 +127,15 @@ def plan(
     passes: float | None = None,
     time_limit: float | None = None,
     precision: float | None = None,
+    method: str = "auto",
     chains: int | Sequence[int] = 4,
     seed: int = 0,
 ) -> Plan:
     """What `lv.sample` would run with these arguments, and what error to expect; samples nothing.
 
     Finds the anchor, measures the pilot's numbers at Laplace draws and looks for other modes. Cost: `setup_cost`.
-    Raises `OutOfTime` where that takes longer than `time_limit`, and `Interrupted`, a KeyboardInterrupt, after Ctrl-C.
+    `method` is as in `lv.sample`. Raises `OutOfTime` where that takes longer than `time_limit`, and `Interrupted`, a
+    KeyboardInterrupt, after Ctrl-C.
 
     Example:
         >>> import langevin as lv
@@ -132,10 +147,11 @@ def plan(
     began = monotonic()
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     budget = Budget(passes, time_limit, precision).checked()
+    require(method in METHODS, "method", method, f"one of {', '.join(METHODS)}", "'auto'")
     numbers = _in_pairs(read_chains(chains))
     seed = whole_number("seed", seed, 0, 2**64 - 1)
     with set_up(None if budget.time_limit is None else began + budget.time_limit):
-        return made(target, None if data is None else as_source(data), theta_0, budget, numbers, seed)
+        return made(target, None if data is None else as_source(data), theta_0, budget, method, numbers, seed)
 
 
 def _in_pairs(chains: np.ndarray) -> np.ndarray:
@@ -146,15 +162,25 @@ def _in_pairs(chains: np.ndarray) -> np.ndarray:
 
 
 def made(
-    target: Target, source: DataSource | None, theta_0: PyTree, budget: Budget, chains: np.ndarray, seed: int
+    target: Target,
+    source: DataSource | None,
+    theta_0: PyTree,
+    budget: Budget,
+    method: str,
+    chains: np.ndarray,
+    seed: int,
 ) -> Plan:
     """The plan for checked arguments."""
     began = monotonic()
-    anchor = laplace(target, source, theta_0, seed=seed)
-    measured = pilot(target, source, anchor, seed)
-    modes = survey(target, source, anchor, seed)
-    num_data = 0 if source is None else source.num_data
-    rules = Rules.of(anchor, measured, num_data)
+    try:
+        found = _Found.at(target, source, theta_0, seed)
+    except AnchorError as error:
+        size = Layout.of(theta_0).size
+        if method == "minibatch" or error.improper or size > MOST_ROUGH:
+            raise
+        found = _Found(rough(target, source, theta_0), Pilot.none(size), Survey.none(size))
+    anchor, num_data = found.anchor, 0 if source is None else source.num_data
+    rules = Rules.of(anchor, found.pilot, num_data)
     steps: int | None = None
     size = rules.batch_size(float(WANTED_STEPS * len(chains)))
     if budget.passes is not None:
@@ -162,16 +188,90 @@ def made(
         # Where the clock or a precision may end the run first, minibatches start small and grow when it goes on.
         alone = budget.time_limit is None and budget.precision is None
         size, steps = (fitting, max(int(recorded / len(chains)), 1)) if alone else (min(size, fitting), None)
-    return Plan(
+    chosen = Plan(
         anchor=anchor,
-        pilot=measured,
-        survey=modes,
+        pilot=found.pilot,
+        survey=found.survey,
         rules=rules,
         budget=budget,
         batch_size=size,
         num_steps=steps,
         chains=chains,
         seed=seed,
-        setup_cost=anchor.cost + measured.cost + modes.cost,
+        method=method,
+        because="it was asked for",
+        setup_cost=anchor.cost + found.pilot.cost + found.survey.cost,
         setup_seconds=monotonic() - began,
     )
+    if method == "auto":
+        method, because = _choice(chosen)
+        chosen = replace(chosen, method=method, because=because)
+    return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What set-up knows of a posterior."""
+
+    anchor: Anchor
+    pilot: Pilot
+    survey: Survey
+
+    @classmethod
+    def at(cls, target: Target, source: DataSource | None, theta_0: PyTree, seed: int) -> "_Found":
+        """About the mode uphill from theta_0, or about the heaviest one that the survey finds."""
+        anchor = laplace(target, source, theta_0, seed=seed)
+        seen = survey(target, source, anchor, seed)
+        for _ in range(_MOST_MOVES):
+            if not len(seen.log_mass) or seen.log_mass[0] <= 0.0:
+                break
+            try:
+                heavier = laplace(target, source, anchor.layout.unravel(seen.modes[0]), seed=seed)
+            except AnchorError:
+                break
+            spent = anchor.cost + seen.cost
+            anchor = replace(heavier, cost=heavier.cost + spent)
+            seen = survey(target, source, anchor, seed)
+        return cls(anchor, pilot(target, source, anchor, seed), seen)
+
+
+def _choice(plan: Plan) -> tuple[str, str]:
+    """Method and reason: minibatches where their errors can be told beforehand, else exact sampling where it can be paid for.
+
+    Exact: where the Gaussian approximation would not do, and where it is rough while every step has to see all the data
+    anyway: then minibatches gain nothing.
+    """
+    words = [trouble.status for trouble in plan.troubles if trouble.refused]
+    everything = not plan.rules.num_data or plan.batch_size == plan.rules.num_data
+    if "hard_bound" in words:
+        because = "a hard bound defeats both methods"
+    elif not words and not (everything and not plan.rules.near_gaussian):
+        because = "the posterior is near enough to its Gaussian approximation"
+    elif not affordable(plan):
+        because = f"exact sampling would take about {exact_passes(plan):,.0f} passes, more than the budget"
+    elif words:
+        return "exact", f"minibatches would not do here ({words[0]})"
+    else:
+        why = (
+            "there are no minibatches to gain from" if not plan.rules.num_data else "so few data leave nothing to gain"
+        )
+        return "exact", f"{why}, and the posterior is not near-Gaussian"
+    return "minibatch", because
+
+
+def exact_passes(plan: Plan) -> float:
+    """Passes over the data that the fewest draws of an exact run take, its warm-up included."""
+    return GRADIENTS_A_DRAW * (WANTED_STEPS + _WARM_UP_STEPS) * len(plan.chains)
+
+
+def allowed_passes(plan: Plan, budget: Budget) -> float | None:
+    """Passes that an exact run may take: those of the budget, or as many as cost next to nothing."""
+    if budget.passes is None:
+        return None
+    return max(budget.passes, _FREE_OPERATIONS / (plan.num_data * (plan.rules.dimension + 10.0)))
+
+
+def affordable(plan: Plan) -> bool:
+    """Whether an exact run fits into the budget of a plan."""
+    allowed = allowed_passes(plan, plan.budget)
+    return allowed is None or exact_passes(plan) <= allowed

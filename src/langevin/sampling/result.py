@@ -17,8 +17,10 @@ from langevin.analysis.value import Estimate
 from langevin.data.source import ArraySource
 from langevin.engine.draws import Draws
 from langevin.engine.ledger import Ledger
+from langevin.sampling.accuracy import best
 from langevin.sampling.budget import Budget
-from langevin.sampling.expectation import expectation, quieter
+from langevin.sampling.expectation import expectation
+from langevin.sampling.mixing import after_exact
 from langevin.sampling.planning import Plan
 from langevin.sampling.session import Session
 from langevin.sampling.troubles import Trouble, after
@@ -86,13 +88,19 @@ class Result:
 
     @property
     def setup_passes(self) -> float:
-        """Cost of the anchor, the pilot and the survey of modes, in passes."""
-        return self.plan.setup_cost / self.plan.num_data
+        """Cost of the anchor, the pilot, the survey of modes and the warm-up of an exact run, in passes."""
+        warm_up = 0.0 if self.session.tuned is None else self.session.tuned.cost
+        return (self.plan.setup_cost + warm_up) / self.plan.num_data
 
     @property
     def seconds(self) -> float:
         """Wall-clock of set-up and sampling, compilation included."""
         return self.plan.setup_seconds + self.session.seconds
+
+    @property
+    def method(self) -> str:
+        """How the numbers were obtained: "minibatch" or "exact"."""
+        return self.plan.method
 
     @property
     def partial(self) -> bool:
@@ -102,6 +110,8 @@ class Result:
     @cached_property
     def troubles(self) -> tuple[Trouble, ...]:
         """What stands against trusting the numbers, each with its status and a remedy; empty for a clean run."""
+        if self.session.tuned is not None:
+            return after_exact(self.ledger, self.plan.survey)
         known = tuple(trouble for trouble in self.plan.troubles if trouble.status != "too_few_batches")
         survey, rules = self.plan.survey, self.plan.rules
         found = after(self.ledger, survey, rules, self.session.batch_size, self.session.outside)
@@ -109,8 +119,7 @@ class Result:
 
     @cached_property
     def _estimates(self) -> dict[str, Estimate]:
-        corrected, raw = estimate(self.ledger, "corrected"), self.raw
-        return {name: self._judged(quieter(corrected[name], raw[name])) for name in corrected}
+        return {name: self._judged(one) for name, one in best(self.ledger).items()}
 
     @cached_property
     def raw(self) -> dict[str, Estimate]:

@@ -1,17 +1,24 @@
 """`lv.sample`: posterior expectations with error bars, from a target, data and a budget."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
+import numpy as np
+
+from langevin.analysis.statuses import STATUSES
 from langevin.data.source import as_source
+from langevin.errors import Diverged
 from langevin.limits import stop_requests
-from langevin.sampling.planning import plan
+from langevin.sampling.planning import affordable, plan
 from langevin.sampling.result import Result
 from langevin.sampling.session import Session
 from langevin.target import Target
 
 PyTree = Any
+# What an exact run mends. More steps are a better answer to batches that are too few, and nothing mends a hard bound.
+_DOUBTFUL = set(STATUSES) - {"ok", "hard_bound", "too_few_batches", "transient", "uncorrected"}
 
 
 def sample(
@@ -22,16 +29,19 @@ def sample(
     passes: float | None = None,
     time_limit: float | None = None,
     precision: float | None = None,
+    method: str = "auto",
     chains: int | Sequence[int] = 4,
     seed: int = 0,
     progress: bool | None = None,
 ) -> Result:
     """Posterior means, sds and other expectations, each with an error bar and a status. There is nothing to tune.
 
-    Finds the posterior mode, measures what a few draws of the Laplace approximation say, and from that chooses batch
-    size, steps and estimator (`result.explain()` says what and why): whitened Leimkuhler-Matthews chains with
-    second-order control variates, and averages corrected by the Laplace model's Poisson solution. Give at least one
-    budget; the first one reached ends the run:
+    Finds the posterior mode, measures what a few draws of the Laplace approximation say, and from that chooses the
+    method (`result.explain()` says what and why). Near a Gaussian: whitened Leimkuhler-Matthews chains on minibatches
+    with second-order control variates. Elsewhere, or where such a run finds that its numbers cannot be trusted: the
+    No-U-Turn sampler on all the data, in the same units. Averages are corrected by the Poisson solution of a Gaussian
+    model in both. `method="minibatch"` or `"exact"` insists on one. Give at least one budget; the first one reached
+    ends the run:
 
     passes:     sampling budget, datum visits over N (gradients, where data is None); set-up is reported beside it.
     time_limit: seconds for everything, compilation included.
@@ -56,6 +66,29 @@ def sample(
             # Taken before the run: arrays that the user changes later must not pass for what was sampled.
             _ = source.fingerprint
         limits = {"passes": passes, "time_limit": time_limit, "precision": precision}
-        chosen = plan(target, source, theta_0, **limits, chains=chains, seed=seed)
+        chosen = plan(target, source, theta_0, **limits, method=method, chains=chains, seed=seed)
         session = Session(target, source, chosen, chosen.batch_size, chosen.budget)
-        return Result(session.spend(chosen.budget, began, progress))
+        if chosen.method == "exact":
+            return Result(session.exactly(began, progress))
+        try:
+            result = Result(session.spend(chosen.budget, began, progress))
+        except Diverged:
+            if method == "minibatch" or not affordable(chosen):
+                raise
+            chosen = replace(chosen, method="exact", because="the chains on minibatches could not be kept finite")
+            return Result(replace(session, plan=chosen).exactly(began, progress))
+        reason = None if method == "minibatch" else _doubt(result, began)
+        if reason is None:
+            return result
+        chosen = replace(chosen, method="exact", because=f"the chains on minibatches ended with {reason}")
+        return Result(replace(session, plan=chosen, seconds=result.session.seconds).exactly(began, progress))
+
+
+def _doubt(result: Result, began: float) -> str | None:
+    """Why exact sampling should have the last word on a run on minibatches; None where it should or can not."""
+    left = np.inf if result.plan.budget.time_limit is None else result.plan.budget.time_limit - (monotonic() - began)
+    statuses = {*result.mean.statuses.tolist(), *result.sd.statuses.tolist()} & _DOUBTFUL
+    # A second run takes as long as the first, at least.
+    if result.partial or not statuses or left < result.session.seconds or not affordable(result.plan):
+        return None
+    return min(statuses, key=STATUSES.index)

@@ -8,29 +8,21 @@ from typing import Any
 import jax
 import numpy as np
 
-from langevin.coordinates import Whitened
 from langevin.data.source import DataSource
-from langevin.data.subsample import Full, Subsample, WithReplacement
 from langevin.engine.ledger import Ledger
 from langevin.engine.run import Run
-from langevin.engine.setup import prepare
 from langevin.errors import Diverged
-from langevin.gradients import ControlVariate, Minibatch
-from langevin.kernels import LeimkuhlerMatthews
-from langevin.limits import interrupt, stop_requests
-from langevin.observables import Marginals, Moments
+from langevin.limits import interrupt, set_up, stop_requests
 from langevin.precision import in_float32
 from langevin.sampling.accuracy import accuracy
 from langevin.sampling.budget import Budget
-from langevin.sampling.pace import Pace
-from langevin.sampling.planning import Plan
+from langevin.sampling.pace import ExactPace, Pace
+from langevin.sampling.planning import Plan, allowed_passes
+from langevin.sampling.strategies import Tuned, exact_call, minibatch_call
+from langevin.sampling.warmup import warm_up
 from langevin.startup import COMPILED_QUICKLY, own_programs
 from langevin.target import Layout, Target
 
-# Kept draws of a chain, fewer where theta is long: they are what `expectation` is made of.
-_KEPT_DRAWS, _KEPT_FLOATS = 1000, 2**22
-# Up to this many parameters distribution functions are streamed: 34 numbers each in every row.
-MOST_MARGINALS = 64
 # A bound farther from the mode than this moves a mean by less than 1e-4 sds; points are looked at so many at a time.
 _BOUND_SDS, _POINTS = 4.0, 512
 
@@ -41,7 +33,8 @@ class Session:
 
     `budget` is what it was last allowed to spend, `batch_size` the data that a step of the bulk saw last, `outside` the
     share of points within reach where the prior is zero; `stopped` says what ended the run. `run` is the device's side
-    of it, prepared once, and kept for what follows.
+    of it, prepared once, and kept for what follows. `tuned` is what the warm-up of an exact run found, None for one on
+    minibatches.
     """
 
     target: Target | None
@@ -53,6 +46,7 @@ class Session:
     seconds: float = 0.0
     outside: float = 0.0
     stopped: str = ""
+    tuned: Tuned | None = None
     run: Run | None = field(default=None, repr=False)
 
     @property
@@ -74,42 +68,27 @@ class Session:
     def prepared(self) -> Run:
         """The run, ready to go on from the ledger."""
         assert self.target is not None
-        run = self.run if self.run is not None else Run(self._prepare(self.target))
+        run = self.run
+        if run is None and self.tuned is not None:
+            run = Run(exact_call(self.target, self.source, self.plan, self.tuned))
+        elif run is None:
+            run = Run(minibatch_call(self.target, self.source, self.plan, self.batch_size))
         if self.ledger is not None and run.m != self.ledger.num_steps:
             run.restore(self.ledger.checkpoint, self.ledger.num_steps)
-        run.rounds = self.plan.rules.rounds(self.batch_size)
+        if self.tuned is None:
+            run.rounds = self.plan.rules.rounds(self.batch_size)
         return run
 
-    def _prepare(self, target: Target) -> Any:
-        plan, rules = self.plan, self.plan.rules
-        gradient: Any = Minibatch()
-        if rules.order in ("cv1", "cv2"):
-            gradient = ControlVariate(plan.anchor, order=1 if rules.order == "cv1" else 2)
-        subsample: Subsample | None = None
-        if rules.num_data:
-            subsample = Full() if self.batch_size == rules.num_data else WithReplacement(rules.chunk)
-        observables: dict[str, Any] = {"theta": Moments()}
-        if rules.dimension <= MOST_MARGINALS:
-            observables["marginals"] = Marginals()
-        return prepare(
-            target,
-            self.source,
-            plan.anchor.mode,
-            schedule=rules.schedule(plan.delta_0),
-            kernel=LeimkuhlerMatthews(),
-            gradient=gradient,
-            subsample=subsample,
-            coordinates=Whitened.by(plan.anchor),
-            observables=observables,
-            chains=plan.chains.tolist(),
-            seed=plan.seed,
-            anchor=plan.anchor,
-            weight_power=1.0,
-            keep=int(np.clip(_KEPT_FLOATS // (rules.dimension * len(plan.chains)), 16, _KEPT_DRAWS)),
-            layout=None,
-            guard=1,
-            short=True,
-        )
+    def exactly(self, began: float, progress: bool | None) -> "Session":
+        """An exact run of the same plan from its beginning: warm-up and sampling."""
+        assert self.target is not None
+        plan, started = self.plan, monotonic()
+        limit = plan.budget.time_limit
+        with set_up(None if limit is None else began + limit):
+            tuned = warm_up(self.target, self.source, plan)
+        spent = self.seconds + monotonic() - started
+        fresh = replace(self, tuned=tuned, ledger=None, run=None, seconds=spent, batch_size=plan.rules.num_data)
+        return fresh.spend(replace(plan.budget, passes=allowed_passes(plan, plan.budget)), began, progress)
 
     def spend(self, budget: Budget, began: float, progress: bool | None) -> "Session":
         """Goes on until the first limit is reached; passes count from the run's first step, seconds from `began`.
@@ -120,20 +99,21 @@ class Session:
         # One request for the whole of it: Ctrl-C between two stages must not lose the rows.
         with stop_requests() as stop_requested, own_programs():
             run = self.prepared()
-            pace = Pace(self.plan, budget, run, began, self.batch_size)
+            pace = (Pace if self.tuned is None else ExactPace)(self.plan, budget, run, began, self.batch_size)
             try:
                 stopped = pace.go(progress, stop_requested)
             except Diverged as error:
                 raise Diverged(
                     "the chains could not be kept finite: the posterior falls off faster than its Gaussian "
-                    "approximation, or bends away from it. Reparametrise it, use NUTS, or lv.run with much smaller "
-                    f"steps. What happened: {str(error).split(':')[0]}.",
+                    "approximation, or bends away from it. Reparametrise it, sample with method='exact', or lv.run "
+                    f"with much smaller steps. What happened: {str(error).split(':')[0]}.",
                     error.ledger,
                 ) from error
             if not run.m:
                 interrupt("Interrupted during the set-up, before the first step; nothing was sampled.")
             ledger = run.ledger()
-            outside = _outside(run.program.target, ledger)
+            # An exact kernel keeps within bounds by itself.
+            outside = 0.0 if ledger.exact else _outside(run.program.target, ledger)
             # The budget may be spent by now: the result is whole, but whoever pressed Ctrl-C must learn that it came.
             stopped = "interrupted" if stop_requested() else stopped
         return replace(

@@ -28,7 +28,7 @@ PyTree = Any
 _RECORD = "run.json"
 _UNFINISHED = "unfinished.partial"
 # What a session is, but for the target and the data.
-_SAVED = ("plan", "batch_size", "budget", "ledger", "seconds", "outside", "stopped")
+_SAVED = ("plan", "batch_size", "budget", "ledger", "seconds", "outside", "stopped", "tuned")
 # Arrays are named by their content: a record can only ever meet the arrays that it was written with.
 _ARRAYS = re.compile(r"arrays-([0-9a-f]{16})\.npz")
 

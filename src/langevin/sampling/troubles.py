@@ -49,7 +49,7 @@ def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps
                 "several_modes",
                 f"{survey.elsewhere} of {survey.num_starts} starts, spread {reach(survey)} posterior sds about the "
                 f"mode, climbed to another mode, e.g. {_point(survey.modes[0])}: the chains describe the one at "
-                f"{_point(anchor.theta)} only. Reparametrise, or use a sampler made for several modes.",
+                f"{_point(anchor.theta)} only. Reparametrise, or sample with method='exact'.",
             )
         )
     if not anchor.converged:
@@ -68,7 +68,7 @@ def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps
                 "not_gaussian",
                 f"the posterior is far from its Gaussian approximation: importance sampling from that keeps "
                 f"{pilot.ess:.1%} of its draws effective, and {LEAST_ESS:.0%} is the least that is accepted. "
-                f"Reparametrise (non-centred, log scale), or use NUTS.",
+                f"Reparametrise (non-centred, log scale), or sample with method='exact'.",
             )
         )
     if num_steps is not None and num_steps + BASE_ROW <= rules.least_steps:
@@ -96,7 +96,7 @@ def after(ledger: "Ledger", survey: Survey, rules: Rules, batch_size: int, outsi
                     "heavy_tails",
                     f"the chains were in the far tail in {share:.1%} of their steps, where a Gaussian is in 0.01%: the "
                     f"posterior has heavier tails than its approximation, or the steps are too large for it. "
-                    f"Reparametrise, or use NUTS.",
+                    f"Reparametrise, or sample with method='exact'.",
                 )
             )
         if survey.far > _MOST_UNVISITED and share < _VISITED:
@@ -105,7 +105,7 @@ def after(ledger: "Ledger", survey: Survey, rules: Rules, batch_size: int, outsi
                     "not_gaussian",
                     f"far from the mode, where the chains never went, the density is still high enough to matter (one "
                     f"draw there stands for {survey.far:.2g} times the variance of the approximation): heavy tails, or "
-                    f"a wide component beneath the mode. Reparametrise, or use NUTS.",
+                    f"a wide component beneath the mode. Reparametrise, or sample with method='exact'.",
                 )
             )
     inflation = rules.inflation(float(ledger.sum_delta2.sum() / ledger.sum_delta.sum()), batch_size)

@@ -6,6 +6,8 @@ import numpy as np
 
 from langevin.analysis.statuses import BY_WORD
 from langevin.analysis.value import plus_minus
+from langevin.sampling.mixing import divergences, r_hat
+from langevin.sampling.planning import exact_passes
 from langevin.sampling.rules import GUARD_FACTOR, WANTED_STEPS, Rules
 from langevin.sampling.troubles import reach
 
@@ -124,6 +126,15 @@ def describe_plan(plan: "Plan") -> str:
     """The plan as a few lines."""
     rules, unit = plan.rules, _unit(plan.rules)
     steps = "as many steps as fit" if plan.num_steps is None else f"{plan.num_steps:,} steps"
+    if plan.method == "exact":
+        lines = [
+            f"Plan for {_many(rules.dimension, 'parameter')} and {_data(rules)}, budget {plan.budget.words(unit)}:",
+            f"  exact sampling, because {plan.because}",
+            f"  {_many(len(plan.chains), 'chain')} of the No-U-Turn sampler on all the data, in units of {_whitening(plan)}",
+            f"  set-up took {_amount(plan.setup_cost / plan.num_data, rules)} and {plan.setup_seconds:.2g} s",
+            f"  expect {exact_passes(plan):,.0f} {unit} for the fewest draws",
+        ]
+        return "\n".join(lines)
     lines = [
         f"Plan for {_many(rules.dimension, 'parameter')} and {_data(rules)}, budget {plan.budget.words(unit)}:",
         f"  {_many(len(plan.chains), 'chain')} x {steps}, {_batch(plan.batch_size, rules)}, {_GRADIENTS[rules.order]}",
@@ -132,6 +143,7 @@ def describe_plan(plan: "Plan") -> str:
         f"  expect standard errors of {_range(plan.expected_mean_error)} posterior sds for means, "
         f"{_range(plan.expected_sd_error)} for sds" + ("" if plan.num_steps else f" after {WANTED_STEPS} steps"),
     ]
+    lines.insert(1, f"  minibatches, because {plan.because} (exact: {exact_passes(plan):,.0f} {unit} at least)")
     return "\n".join([*lines, *(f"  ! {trouble.status}: {trouble.text}" for trouble in plan.troubles)])
 
 
@@ -144,6 +156,8 @@ def _range(errors: np.ndarray) -> str:
 def explain(result: "Result") -> str:
     """What was run, why, and how far to trust it, in plain words."""
     plan, rules, pilot = result.plan, result.plan.rules, result.plan.pilot
+    if result.session.tuned is not None:
+        return "\n\n".join([_exactly(result), _searched(plan), _corrected(result), "\n".join(_verdict(result))])
     n = result.session.batch_size
     grown = f" (n grew from {plan.batch_size} as the run went on)" if n > plan.batch_size else ""
     parts = [
@@ -156,11 +170,37 @@ def explain(result: "Result") -> str:
         f"{_many(len(plan.chains), 'chain')} made {result.session.steps:,} Leimkuhler-Matthews steps each, from draws "
         f"of the Gaussian approximation, with {_batch(n, rules)}{grown} and {_GRADIENTS[rules.order]}. "
         + _why_batch(result),
-        f"Averages were corrected with the Poisson solution of the Gaussian model: {_gain(result)}. Bars come from "
-        f"{int(result.mean.num_batches)} batches of equal time.",
+        _corrected(result),
         "\n".join(_verdict(result)),
     ]
     return "\n\n".join(parts)
+
+
+def _corrected(result: "Result") -> str:
+    return (
+        f"Averages were corrected with the Poisson solution of the Gaussian model: {_gain(result)}. Bars come from "
+        f"{int(result.mean.num_batches)} batches of equal time."
+    )
+
+
+def _exactly(result: "Result") -> str:
+    """What an exact run did, and why it was made."""
+    plan, tuned, rules = result.plan, result.session.tuned, result.plan.rules
+    assert tuned is not None
+    units = (
+        f"the mean and covariance of the warm-up's own draws, which disagreed with {_whitening(plan)} at the mode"
+        if tuned.refitted
+        else f"{_whitening(plan)} at the mode"
+    )
+    steps = result.session.steps * len(plan.chains)
+    return (
+        f"The posterior has {_many(rules.dimension, 'parameter')} and {_data(rules)}. It was sampled exactly, because "
+        f"{plan.because}. Units of length are those of {units}; the warm-up took {tuned.cost / plan.num_data:,.0f} "
+        f"{_unit(rules)}. {_many(len(plan.chains), 'chain')} of the No-U-Turn sampler made {result.session.steps:,} "
+        f"steps each of sqrt({tuned.delta:.3g}), with {result.passes / steps:.1f} gradients a step on all the data. "
+        f"Split R-hat is {np.max(r_hat(result.ledger)):.3f} at most, and {divergences(result.ledger):.2%} of the "
+        f"paths broke off."
+    )
 
 
 def _searched(plan: "Plan") -> str:
@@ -194,7 +234,7 @@ def _whitening(plan: "Plan") -> str:
 def _why_batch(result: "Result") -> str:
     rules, n = result.plan.rules, result.session.batch_size
     if rules.num_data and n >= rules.num_data:
-        return "So few data leave nothing to gain from minibatches; NUTS on all of them is a good second opinion."
+        return "So few data leave nothing to gain from minibatches."
     if rules.order != "cv2":
         return ""
     share = float(result.ledger.far.sum()) if result.ledger.far is not None else 0.0

@@ -1,0 +1,92 @@
+"""Whether the chains of an exact run have met: split R-hat, divergences, and travel between known modes."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from langevin.coordinates import Unpaired
+from langevin.sampling.troubles import Trouble
+from langevin.survey import Survey
+
+if TYPE_CHECKING:
+    from langevin.engine.ledger import Ledger
+
+# Halves of chains whose means scatter by more than a tenth of the posterior variance: sqrt(1 + 0.1) = 1.05.
+MOST_R_HAT = 1.05
+# Where one step in a thousand breaks off, about as much of the mass may go unseen.
+MOST_DIVERGENCES = 1e-3
+# A mode with less than a thousandth of the mass moves no sd by more than a few percent; and chains that changed
+# between modes this often know their shares to within a quarter.
+_LEAST_MASS, _FEWEST_CHANGES = 1e-3, 20
+
+
+def r_hat(ledger: "Ledger") -> np.ndarray:
+    """Split R-hat of every parameter: sqrt(1 + B/W), B the variance of means of half chains, W that within them."""
+    d = len(ledger.names)
+    i, j = ledger.columns["theta"].pairs or (np.zeros(0, int), np.zeros(0, int))
+    rows = ledger.values["theta"].shape[1] // 2
+    if rows < 1:
+        return np.full(d, np.nan)
+    halves = [slice(0, rows), slice(rows, 2 * rows)]
+    moments = np.concatenate(
+        [ledger.values["theta"][:, half].sum(axis=1) / ledger.sum_omega[half].sum() for half in halves]
+    )
+    mean, square = moments[:, :d], moments[:, d:][:, i == j]
+    between = mean.var(axis=0, ddof=1)
+    within = np.mean(square - mean**2, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.sqrt(1.0 + between / within)
+
+
+def divergences(ledger: "Ledger") -> float:
+    """Share of the steps that left their path."""
+    return 0.0 if ledger.divergences is None else float(ledger.divergences.sum()) / _steps(ledger)
+
+
+def _steps(ledger: "Ledger") -> int:
+    return ledger.num_steps * len(ledger.chains)
+
+
+def changes(ledger: "Ledger", survey: Survey) -> int | None:
+    """How often the kept draws of a chain changed between the modes that matter; None where there is one only."""
+    modes = survey.modes[survey.log_mass > np.log(_LEAST_MASS)]
+    if not len(modes) or ledger.draws is None or ledger.anchor is None:
+        return None
+    units = Unpaired.by(ledger.anchor)
+    centres = units.z(np.concatenate([survey.home[None], modes]))
+    z = units.z(ledger.draws.theta)
+    nearest = np.argmin(np.sum((z[:, :, None] - centres) ** 2, axis=-1), axis=-1)
+    return int(np.sum(nearest[:, 1:] != nearest[:, :-1]))
+
+
+def after_exact(ledger: "Ledger", survey: Survey) -> tuple[Trouble, ...]:
+    """What an exact run has shown against itself."""
+    found = []
+    worst, travelled, broken = float(np.max(r_hat(ledger))), changes(ledger, survey), divergences(ledger)
+    if travelled is not None and travelled < _FEWEST_CHANGES:
+        found.append(
+            Trouble(
+                "several_modes",
+                f"the posterior has {len(survey.modes) + 1} modes that were found, and the chains changed between them "
+                f"{travelled} times only: how much of the mass each one holds is not known. Reparametrise, give a "
+                f"prior that decides between them, or run for much longer.",
+            )
+        )
+    elif not worst <= MOST_R_HAT:
+        found.append(
+            Trouble(
+                "not_mixed",
+                f"the halves of the chains disagree (split R-hat {worst:.2f}, and {MOST_R_HAT} is the most that is "
+                f"accepted): they have not met. Reparametrise (non-centred, log scale), use stronger priors, or run "
+                f"for much longer.",
+            )
+        )
+    if broken > MOST_DIVERGENCES:
+        found.append(
+            Trouble(
+                "divergences",
+                f"{broken:.1%} of the paths broke off where the density bends too sharply, and what lies behind is not "
+                f"seen. Reparametrise (non-centred, log scale), or use stronger priors.",
+            )
+        )
+    return tuple(found)
