@@ -43,7 +43,7 @@ class Survey:
     the heaviest first; `log_mass`: the logarithm of each one's mass over that of the anchor's; `lost`: ended nowhere
     within the allowed steps, or where there is no mass to speak of. The others came back. No starts: not surveyed.
     `far`: part of the second moment, in units of the approximation's, that one wide draw beyond the bulk stands for;
-    heavy tails and wide components that are no modes show there (0 when only some rows were used). `cost`: datum visits.
+    heavy tails and wide components that are no modes show there (0 when only some rows were used). `cost`: visits.
     """
 
     num_starts: int

@@ -28,6 +28,7 @@ KERNELS = [
     Case(lv.UBU(0.7), lambda delta: (1 - delta * (1 / 0.7 - 1 / np.sinh(0.7)) / 2) / (1 - delta * np.tanh(0.35) / 4)),
     Case(lv.MALA(), lambda delta: 1.0),
     Case(lv.HMC(3), lambda delta: 1.0),
+    Case(lv.NUTS(), lambda delta: 1.0),
     Case(lv.RWM(), lambda delta: 1.0),
 ]
 every_kernel = pytest.mark.parametrize(
@@ -119,6 +120,9 @@ def test_cost_is_counted_in_datum_visits(kernel, variance):
         target, np.ones((5, 1)), jnp.zeros(1), kernel=kernel, subsample=subsample, schedule=lv.Constant(0.1),
         num_steps=20, chains=2,
     )  # fmt: skip
+    if isinstance(kernel, lv.NUTS):
+        assert ledger.cost % 5 == 0 and ledger.cost >= 20 * 2 * 5
+        return
     per_step = 5 * getattr(kernel, "num_leapfrog", 1) if is_exact(kernel) else 2
     assert ledger.cost == 20 * 2 * per_step
     assert ledger.finite.all()

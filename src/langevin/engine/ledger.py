@@ -47,7 +47,8 @@ class Ledger:
     same for -A_hat h; outer = sum delta_m^2 g g'; sum_delta, sum_delta2, sum_omega per row; visits counts data seen.
     `outer` and the columns' second derivatives are in the `coordinates` in which the chains moved; where these are
     paired, `far` counts steps from the far tail; `divergences` those of an exact kernel that left its path. `kernel`
-    answers what is known of its law, `noisy` says whether gradients were estimated. `manifest` is what the run was made of, `checkpoint` where it can go on.
+    answers what is known of its law, `noisy` says whether gradients were estimated. `manifest` is what the run was made
+    of, `checkpoint` where it can go on.
 
     Example:
         >>> import langevin as lv

@@ -236,7 +236,7 @@ class _Found:
 
 
 def _choice(plan: Plan) -> tuple[str, str]:
-    """Method and reason: minibatches where their errors can be told beforehand, else exact sampling where it can be paid for.
+    """Method and reason: minibatches where their errors can be told beforehand, else exact sampling if it can be paid.
 
     Exact: where the Gaussian approximation would not do, and where it is rough while every step has to see all the data
     anyway: then minibatches gain nothing.

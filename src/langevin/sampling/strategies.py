@@ -55,7 +55,8 @@ def minibatch_call(target: Target, source: DataSource | None, plan: Plan, batch_
         observables["marginals"] = Marginals()
     return _call(
         target, source, plan, plan.anchor, _KEPT_DRAWS, observables=observables, kernel=LeimkuhlerMatthews(),
-        gradient=gradient, subsample=subsample, schedule=rules.schedule(plan.delta_0), coordinates=Whitened.by(plan.anchor),
+        gradient=gradient, subsample=subsample, schedule=rules.schedule(plan.delta_0),
+        coordinates=Whitened.by(plan.anchor),
     )  # fmt: skip
 
 

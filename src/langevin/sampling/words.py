@@ -130,7 +130,7 @@ def describe_plan(plan: "Plan") -> str:
         lines = [
             f"Plan for {_many(rules.dimension, 'parameter')} and {_data(rules)}, budget {plan.budget.words(unit)}:",
             f"  exact sampling, because {plan.because}",
-            f"  {_many(len(plan.chains), 'chain')} of the No-U-Turn sampler on all the data, in units of {_whitening(plan)}",
+            f"  {_many(len(plan.chains), 'chain')} of the No-U-Turn sampler on all the data, units: {_whitening(plan)}",
             f"  set-up took {_amount(plan.setup_cost / plan.num_data, rules)} and {plan.setup_seconds:.2g} s",
             f"  expect {exact_passes(plan):,.0f} {unit} for the fewest draws",
         ]
