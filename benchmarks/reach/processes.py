@@ -1,4 +1,4 @@
-"""Gaussian processes with a squared exponential kernel, started at zero: gp_regr, marginal, and gp_pois_regr, latent."""
+"""Gaussian processes with a squared exponential kernel, from a start at zero: gp_regr and the latent gp_pois_regr."""
 
 from typing import Any
 

@@ -30,7 +30,7 @@ def regression(
     sd: Any = np.inf,
     coefficients: Callable[[Draws], Floats] = _coefficients,
 ) -> Posterior:
-    """y = beta_0 + columns beta + N(0, sigma^2), beta ~ N(mean, sd^2), sigma ~ half-Cauchy(scale); flat where infinite."""
+    """y = beta_0 + columns beta + N(0, sigma^2), beta ~ N(mean, sd^2), sigma ~ half-Cauchy(scale): flat where inf."""
 
     def log_prior(theta: Any) -> Any:
         return normal(theta["beta"], mean, sd) + half_cauchy(theta["log_sigma"], scale)
