@@ -1,6 +1,7 @@
 """NUTS of blackjax with window adaptation, four chains side by side: the peer, and where need be the reference."""
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import blackjax
@@ -32,11 +33,12 @@ def rounds(log_density: Callable[[Any], Any], theta_0: Floats, chains: int, seed
 
         return jax.lax.scan(one, state, jax.random.split(key, ROUND))
 
-    keys = jax.random.split(jax.random.key(seed), chains)
-    state, parameters = jax.vmap(adapt, (0, None))(keys, jnp.asarray(theta_0))
-    while True:
-        keys = jax.vmap(lambda key: jax.random.split(key, 1)[0])(keys)
-        state, positions = jax.vmap(advance)(keys, state, parameters)
+    def keys(stage: int) -> Any:
+        return jax.random.split(jax.random.fold_in(jax.random.key(seed), stage), chains)
+
+    state, parameters = jax.vmap(adapt, (0, None))(keys(0), jnp.asarray(theta_0))
+    for stage in count(1):
+        state, positions = jax.vmap(advance)(keys(stage), state, parameters)
         yield np.asarray(positions, np.float64)
 
 
