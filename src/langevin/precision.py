@@ -36,7 +36,12 @@ def apart(target: Target, bits: int = 64) -> Target:
 
 def for_float32(target: Target) -> Target:
     """The target for float32 code: where the user's setting is x64, what the model holds in float64 is narrowed."""
-    return apart(target, bits=32) if jax.dtypes.canonicalize_dtype(np.float64) == np.float64 else target
+    return apart(target, bits=32) if wide_setting() else target
+
+
+def wide_setting() -> bool:
+    """Whether the user works in float64."""
+    return jax.dtypes.canonicalize_dtype(np.float64) == np.float64
 
 
 def isolated(function: Callable[..., Any], bits: int = 64) -> Callable[..., Any]:

@@ -166,7 +166,15 @@ def full_log_density(program: Program, parts: Parts):
     def log_density(z: Array) -> Array:
         return program.target.log_density(program.layout.unravel(parts.coordinates.theta(z)), parts.data)
 
-    return jax.value_and_grad(log_density)
+    if not program.double:
+        return jax.value_and_grad(log_density)
+
+    def in_float64(z: Array) -> tuple[Array, Array]:
+        with jax.enable_x64(True):
+            found = jax.value_and_grad(log_density)(z.astype(jnp.float64))
+        return jax.tree.map(lambda part: part.astype(z.dtype), found)
+
+    return in_float64
 
 
 def contributions(program: Program, parts: Parts, z: Array, grad: Array, delta: Array, omega: Array) -> PyTree:

@@ -30,8 +30,8 @@ class Program:
     `layout_kind` is "wide" (chains are vector lanes, observations are summed in turn) or "chain" (chains one after the
     other, observations are vector lanes). The two add up a minibatch in different orders, so a trajectory is a function
     of (seed, chain, layout_kind), bit for bit, but never of how many chains or steps run together. `source` says where
-    gradients come from. With `rounds` a step sees several minibatches, how many an argument says; `kept` is the room
-    for draws of one block, 0 if none are kept.
+    gradients come from; with `double` an exact kernel's density is computed in float64. With `rounds` a step sees
+    several minibatches, how many an argument says; `kept` is the room for draws of one block, 0 if none are kept.
     """
 
     target: Target
@@ -41,6 +41,7 @@ class Program:
     num_data: int
     layout_kind: str
     source: Source
+    double: bool
     noises: int
     corrected: bool
     rounds: bool

@@ -33,7 +33,7 @@ from langevin.gradients import DatumGradient, StatefulGradient
 from langevin.kernels import ExactKernel, Kernel
 from langevin.kernels.protocol import as_pytree
 from langevin.observables import Function, Marginals, Moments, named
-from langevin.precision import for_float32
+from langevin.precision import apart, for_float32, wide_setting
 from langevin.schedules import Schedule
 from langevin.target import Layout, Target
 
@@ -73,12 +73,14 @@ def prepare(target: Target, data: PyTree, theta_0: PyTree, **parts: Any) -> Prep
     """Checks the arguments of `run` and builds its program; for a `short` run, compiling counts more than speed.
 
     `starts` gives each chain a flat theta of its own, (chains, d). Everything happens in float32, whatever the user's
-    setting is.
+    setting is, but for the density of exact kernels.
     """
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
-    narrow = for_float32(target)
+    # Exact kernels compare values of the density: whoever has set x64 may need all its digits for them.
+    double = isinstance(parts["kernel"], ExactKernel) and wide_setting()
+    narrow = apart(target) if double else for_float32(target)
     with jax.enable_x64(False):
-        return _prepare(target, narrow, data, theta_0, **parts)
+        return _prepare(target, narrow, data, theta_0, double=double, **parts)
 
 
 def _prepare(
@@ -100,6 +102,7 @@ def _prepare(
     keep: int,
     layout: str | None,
     guard: int,
+    double: bool,
     starts: np.ndarray | None = None,
     short: bool = False,
 ) -> Prepared:
@@ -119,13 +122,14 @@ def _prepare(
     coordinates = checked_coordinates(coordinates, shape, anchor)
     guard = checked_guard(guard, coordinates, subsample)
     check_anchor(anchor, gradient, shape)
-    if not coordinates.paired:
+    # An exact kernel looks at its own start.
+    if not coordinates.paired and not isinstance(kernel, ExactKernel):
         check_start(target, shape, theta_0, source)
     if anchor is not None:
         check_resolution(anchor)
     program = _program(
         target, shape, source, kernel, gradient, subsample, coordinates, observables, len(chain_numbers), anchor, keep,
-        layout,
+        layout, double,
     )  # fmt: skip
     theta = np.asarray(shape.flat(theta_0), np.float32)
     centre = theta if anchor is None else anchor.theta.astype(np.float32)
@@ -174,8 +178,9 @@ def _prepare(
 
 
 def _program(
-    target, shape, source, kernel, gradient, subsample, coordinates, observables, num_chains, anchor, keep, layout
-) -> Program:
+    target, shape, source, kernel, gradient, subsample, coordinates, observables, num_chains, anchor, keep, layout,
+    double,
+) -> Program:  # fmt: skip
     exact = isinstance(kernel, ExactKernel)
     kind: Source = "exact" if exact else "datum" if isinstance(gradient, DatumGradient) else (
         "stateful" if isinstance(gradient, StatefulGradient) else "custom")  # fmt: skip
@@ -214,6 +219,7 @@ def _program(
         num_data=num_data,
         layout_kind=lanes,
         source=kind,
+        double=double,
         noises=noises,
         corrected=anchor is not None,
         rounds=rounds,
