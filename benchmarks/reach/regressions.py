@@ -74,14 +74,13 @@ def _crossed(first: Columns, second: Columns) -> Columns:
     return columns
 
 
-def _standard(name: str, spread: float = np.inf) -> Columns:
-    """A column less its mean, in units of `spread` sample sds; as it is where that is infinite."""
+def _centred(name: str) -> Columns:
+    return lambda data: [data[name] - data[name].mean()]
 
-    def columns(data: Table) -> Sequence[Floats]:
-        centred = data[name] - data[name].mean()
-        return [centred / (spread * data[name].std(ddof=1)) if np.isfinite(spread) else centred]
 
-    return columns
+def _standard(name: str, spread: float) -> Columns:
+    """A column less its mean, in units of `spread` sample sds."""
+    return lambda data: [(data[name] - data[name].mean()) / (spread * data[name].std(ddof=1))]
 
 
 def _from(name: str, origin: float) -> Columns:
@@ -108,7 +107,7 @@ for _name, _columns in {
     _enter(_name, "kid_score", np.asarray, _columns, scale=2.5)
 
 for _name, _columns in {
-    "kidiq_with_mom_work-kidscore_interaction_c": _crossed(_standard("mom_hs"), _standard("mom_iq")),
+    "kidiq_with_mom_work-kidscore_interaction_c": _crossed(_centred("mom_hs"), _centred("mom_iq")),
     "kidiq_with_mom_work-kidscore_interaction_c2": _crossed(_from("mom_hs", 0.5), _from("mom_iq", 100.0)),
     "kidiq_with_mom_work-kidscore_interaction_z": _crossed(_standard("mom_hs", 2.0), _standard("mom_iq", 2.0)),
     "kidiq_with_mom_work-kidscore_mom_work": _levels("mom_work", 2, 3, 4),
