@@ -16,13 +16,16 @@ from langevin.limits import interrupt, set_up, stop_requests
 from langevin.precision import in_float32
 from langevin.sampling.accuracy import accuracy
 from langevin.sampling.budget import Budget
+from langevin.sampling.mixing import after_exact
 from langevin.sampling.pace import ExactPace, Pace
 from langevin.sampling.planning import Plan, allowed_passes
 from langevin.sampling.strategies import Tuned, exact_call, minibatch_call
-from langevin.sampling.warmup import warm_up
+from langevin.sampling.warmup import last_positions, warm_up
 from langevin.startup import COMPILED_QUICKLY, own_programs
 from langevin.target import Layout, Target
 
+# How often an exact run whose paths broke off is made again, and with which part of its step.
+_RETRIES, _SHORTER = 2, 0.25
 # A bound farther from the mode than this moves a mean by less than 1e-4 sds; points are looked at so many at a time.
 _BOUND_SDS, _POINTS = 4.0, 512
 
@@ -87,8 +90,18 @@ class Session:
         with set_up(None if limit is None else began + limit):
             tuned = warm_up(self.target, self.source, plan)
         spent = self.seconds + monotonic() - started
+        budget = replace(plan.budget, passes=allowed_passes(plan, plan.budget))
         fresh = replace(self, tuned=tuned, ledger=None, run=None, seconds=spent, batch_size=plan.rules.num_data)
-        return fresh.spend(replace(plan.budget, passes=allowed_passes(plan, plan.budget)), began, progress)
+        done = fresh.spend(budget, began, progress)
+        for _ in range(_RETRIES):
+            assert done.ledger is not None and done.tuned is not None
+            words = [trouble.status for trouble in after_exact(done.ledger, plan.survey)]
+            if done.stopped in ("interrupted", "time_limit") or words != ["divergences"]:
+                break
+            # Paths that broke off ask for shorter steps; a chain that goes on from where it was need not settle.
+            smaller = replace(done.tuned, delta=_SHORTER * done.tuned.delta, starts=last_positions(done.ledger))
+            done = replace(done, tuned=smaller, ledger=None, run=None).spend(budget, began, progress)
+        return done
 
     def spend(self, budget: Budget, began: float, progress: bool | None) -> "Session":
         """Goes on until the first limit is reached; passes count from the run's first step, seconds from `began`.

@@ -34,8 +34,8 @@ _MOST_SHIFT = 0.5
 _MOST_APART = 0.1
 # Units are never refitted beyond this dimension: it would take ten times as many draws.
 _MOST_REFITTED = 400
-# More divergences than this ask for smaller steps, once.
-_MOST_DIVERGENCES, _CAREFUL = 0.005, 0.95
+# Where more paths than this break off, steps are made smaller: more proposals must be accepted.
+_MOST_DIVERGENCES, _CAREFUL = 0.002, (0.95, 0.99)
 # A start is pulled in at most so often: to a millionth of its distance.
 _HALVINGS = 20
 
@@ -55,8 +55,8 @@ def warm_up(target: Target, source: DataSource | None, plan: Plan) -> Tuned:
         begun = _Window(exact_call(target, source, plan, tuned), tuned.delta, int(rng.integers(2**63)))
         begun.settle(goal)
         tuned, draws = begun.look(tuned, min(length << window, _LONGEST_WINDOW))
-        if tuned.divergences > _MOST_DIVERGENCES and goal < _CAREFUL:
-            goal = _CAREFUL
+        if tuned.divergences > _MOST_DIVERGENCES and goal < _CAREFUL[-1]:
+            goal = next(more for more in _CAREFUL if more > goal)
             continue
         z = Unpaired.by(tuned.anchor).z(draws)
         if d > _MOST_REFITTED or _agree(z):
@@ -128,15 +128,19 @@ class _Window:
         ledger = self._advance(num_steps, "warming up the exact sampler")
         assert ledger.divergences is not None and before.divergences is not None and ledger.draws is not None
         diverged = float(ledger.divergences.sum() - before.divergences.sum())
-        z = ledger.checkpoint.carry.state.theta[0].astype(np.float64)
         found = replace(
             tuned,
             delta=self.delta,
-            starts=self._call.coordinates.theta(z),
+            starts=last_positions(ledger),
             divergences=diverged / (num_steps * len(self._call.chains)),
             cost=tuned.cost + ledger.cost,
         )
         return found, ledger.draws.theta[:, ledger.draws.m > before.num_steps]
+
+
+def last_positions(ledger: Ledger) -> np.ndarray:
+    """Where the chains stand, flat, (chains, d)."""
+    return ledger.coordinates.theta(ledger.checkpoint.carry.state.theta[0].astype(np.float64))
 
 
 def _accepted(ledger: Ledger) -> float:
