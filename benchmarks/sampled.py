@@ -23,7 +23,7 @@ def runs(target: lv.Target, data: Any, theta_0: Any, *, steps: int, count: int, 
     after as many steps.
     """
     source = None if data is None else as_source(data)
-    plan = made(target, source, theta_0, Budget(passes=1.0), np.arange(CHAINS), seed)
+    plan = made(target, source, theta_0, Budget(passes=1.0), "minibatch", np.arange(CHAINS), seed)
     size = plan.rules.batch_size(float(steps * CHAINS))
     plan = replace(plan, batch_size=size, num_steps=steps)
     wide = replace(plan, chains=np.arange(CHAINS * count))

@@ -265,10 +265,11 @@ def exact_passes(plan: Plan) -> float:
 
 
 def allowed_passes(plan: Plan, budget: Budget) -> float | None:
-    """Passes that an exact run may take: those of the budget, or as many as cost next to nothing."""
+    """Passes that an exact run may take: those of the budget, or the fewest that it needs, if these take no time."""
     if budget.passes is None:
         return None
-    return max(budget.passes, _FREE_OPERATIONS / (plan.num_data * (plan.rules.dimension + 10.0)))
+    operations = exact_passes(plan) * plan.num_data * (plan.rules.dimension + 10.0)
+    return max(budget.passes, exact_passes(plan) if operations < _FREE_OPERATIONS else 0.0)
 
 
 def affordable(plan: Plan) -> bool:
