@@ -16,6 +16,9 @@ MOST_R_HAT = 1.05
 # Paths break off at the mouth of a region too narrow for the steps, and chains come there seldom: in a run of the
 # centred eight schools that missed a fifth of an sd it was one path in three thousand. A few may be chance.
 _FEW_BROKEN, _MOST_BROKEN = 3, 5e-5
+# Of 4000 draws of Student's t with 5 degrees of freedom one in 25 sets has a draw with more than this share of the sum
+# of squares; with 2, where there is no variance, 19 of 20.
+_MOST_OF_A_VARIANCE, _MUCH_LARGER = 0.05, 4.0
 # A mode with less than a thousandth of the mass moves no sd by more than a few percent; and chains that changed
 # between modes this often know their shares to within a quarter.
 _LEAST_MASS, _FEWEST_CHANGES = 1e-3, 20
@@ -60,6 +63,18 @@ def changes(ledger: "Ledger", survey: Survey) -> int | None:
     return int(np.sum(nearest[:, 1:] != nearest[:, :-1]))
 
 
+def largest_share(ledger: "Ledger") -> float:
+    """The largest part of a variance that a single kept draw makes up, over what n normal draws would show at most."""
+    if ledger.draws is None:
+        return 0.0
+    flat = ledger.draws.theta.reshape(-1, len(ledger.names))
+    square = (flat - flat.mean(axis=0)) ** 2
+    with np.errstate(invalid="ignore"):
+        share = float(np.max(np.max(square, axis=0) / np.sum(square, axis=0)))
+    # The largest of n squared normal numbers is about 2 log n.
+    return share if share > _MUCH_LARGER * 2.0 * np.log(len(flat)) / len(flat) else 0.0
+
+
 def after_exact(ledger: "Ledger", survey: Survey) -> tuple[Trouble, ...]:
     """What an exact run has shown against itself."""
     found = []
@@ -80,6 +95,15 @@ def after_exact(ledger: "Ledger", survey: Survey) -> tuple[Trouble, ...]:
                 f"the halves of the chains disagree (split R-hat {worst:.2f}, and {MOST_R_HAT} is the most that is "
                 f"accepted): they have not met. Reparametrise (non-centred, log scale), use stronger priors, or run "
                 f"for much longer.",
+            )
+        )
+    share = largest_share(ledger)
+    if share > _MOST_OF_A_VARIANCE:
+        found.append(
+            Trouble(
+                "heavy_tails",
+                f"a single draw makes up {share:.0%} of a variance: the tails are so heavy that the next such draw, or "
+                f"the lack of one, moves it by more than its bar says. Look at quantiles instead, or reparametrise.",
             )
         )
     if broken > max(_MOST_BROKEN, _FEW_BROKEN / _steps(ledger)):

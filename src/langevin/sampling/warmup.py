@@ -58,8 +58,10 @@ def warm_up(target: Target, source: DataSource | None, plan: Plan) -> Tuned:
         if tuned.divergences > _MOST_DIVERGENCES and goal < _CAREFUL[-1]:
             goal = next(more for more in _CAREFUL if more > goal)
             continue
+        # Paths that still break off in such numbers will go on to: the run's own diagnostics have the last word.
+        hopeless = tuned.divergences > 10 * _MOST_DIVERGENCES
         z = Unpaired.by(tuned.anchor).z(draws)
-        if d > _MOST_REFITTED or _agree(z):
+        if hopeless or d > _MOST_REFITTED or _agree(z):
             break
         tuned = replace(tuned, anchor=_refitted(tuned.anchor, z), refitted=True)
     return tuned
