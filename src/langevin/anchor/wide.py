@@ -45,7 +45,7 @@ def wide_anchor(
         raise AnchorError(
             f"theta_0 must have a finite log density and gradient, got {float(value)}. Start from another theta_0."
         )
-    scale = _first_scale(passes, source, flat, rng)
+    scale = first_scale(passes, source, flat, rng)
     if needs_minibatches(passes):
         flat = adam(passes, flat, scale, rng)
     flat = lbfgs(passes, flat, (scale,), num_passes(passes))
@@ -84,16 +84,16 @@ def _refuse_runaway(passes: Passes, start: np.ndarray, flat: np.ndarray) -> None
         )
 
 
-def _rows(passes: Passes, source: Any, products: float, rng: np.random.Generator) -> Passes:
-    """As many random rows as the products allow, or all."""
-    number = int(min(products, passes.num_rows))
+def some_rows(passes: Passes, source: Any, number: float, rng: np.random.Generator) -> Passes:
+    """So many random rows, or all."""
+    number = int(min(number, passes.num_rows))
     if source is None or number == passes.num_rows:
         return Passes(passes.target, source, passes.layout)
     rows = np.sort(rng.choice(passes.num_rows, max(number, 1), replace=False, shuffle=False))
     return Passes(passes.target, source, passes.layout, rows)
 
 
-def _first_scale(passes: Passes, source: Any, flat: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def first_scale(passes: Passes, source: Any, flat: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Standard deviations for want of better ones: from the prior's curvature and the squared gradients at theta_0."""
     curvature = np.abs(_prior_diagonal(passes, 0, passes.layout.size, flat, rng)) + _squares(passes, source, flat, rng)
     return 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0))
@@ -105,7 +105,7 @@ def _root(passes: Passes, source: Any, flat: np.ndarray, rng: np.random.Generato
     blocks, positive, stop = [], True, 0
     for shape in passes.layout.shapes:
         start, stop = stop, stop + prod(shape)
-        few = _rows(passes, source, _MOST_PRODUCTS / ((stop - start) * passes.layout.size), rng)
+        few = some_rows(passes, source, _MOST_PRODUCTS / ((stop - start) * passes.layout.size), rng)
         if stop - start <= _MOST_IN_A_BLOCK:
             block, sound = _dense_block(few, start, stop, flat)
         else:
@@ -146,7 +146,7 @@ def _squares(passes: Passes, source: Any, flat: np.ndarray, rng: np.random.Gener
     """Sum over the data of the squared gradients of one datum each, from random rows."""
     if source is None:
         return np.zeros(passes.layout.size)
-    few = _rows(passes, source, max(_FISHER_FLOATS / passes.layout.size, _FEWEST_ROWS), rng)
+    few = some_rows(passes, source, max(_FISHER_FLOATS / passes.layout.size, _FEWEST_ROWS), rng)
     squares = few.over(partial(_squared_grads, passes.target, passes.layout, flat))
     passes.cost += few.cost
     return squares
