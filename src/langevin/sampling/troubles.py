@@ -9,7 +9,7 @@ from langevin.analysis.statuses import BY_WORD
 from langevin.anchor import Anchor
 from langevin.engine.program import BASE_ROW
 from langevin.pilot import Pilot
-from langevin.sampling.rules import LEAST_ESS, Rules
+from langevin.sampling.rules import Rules, least_ess
 from langevin.survey import Survey
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps
         )
     if pilot.outside > 0:
         found.append(_CUT)
-    if not pilot.ess >= LEAST_ESS:
+    if not pilot.ess >= least_ess(pilot):
         found.append(
             Trouble(
                 "not_gaussian",
                 f"the posterior is far from its Gaussian approximation: importance sampling from that keeps "
-                f"{pilot.ess:.1%} of its draws effective, and {LEAST_ESS:.0%} is the least that is accepted. "
+                f"{pilot.ess:.1%} of its draws effective{' in its worst direction' * pilot.by_parameter}, and {least_ess(pilot):.0%} is the least that is accepted. "
                 f"Reparametrise (non-centred, log scale), or use NUTS.",
             )
         )
