@@ -57,11 +57,12 @@ class Survey:
 
 @set_up()
 def survey(target: Target, source: DataSource | None, anchor: Anchor, seed: int) -> Survey:
-    """Climbs from 12 dispersed starts (6 beyond 500 parameters), by Newton's method with trust regions, on at most 250 rows (d <= 50).
+    """Climbs from 12 dispersed starts, by Newton's method with trust regions, on at most 250 rows (d <= 50).
 
     With fewer than all N rows the likelihood is scaled by N/rows and starts spread by sqrt(N/rows) more, the resolution
     of such a sample; the reference is the mode that it has uphill from the anchor. Without a dense anchor nothing is
-    known about the scales on which to look: no starts. Cost: rows a Newton step, about ten steps a start.
+    known about the scales on which to look: no starts. Beyond 500 parameters 6 starts. Cost: rows a Newton step, about
+    ten steps a start.
     """
     d = anchor.layout.size
     if not anchor.dense:

@@ -63,11 +63,13 @@ def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps
     if pilot.outside > 0:
         found.append(_CUT)
     if not pilot.ess >= least_ess(pilot):
+        where = " in its worst direction" if pilot.by_parameter else ""
         found.append(
             Trouble(
                 "not_gaussian",
                 f"the posterior is far from its Gaussian approximation: importance sampling from that keeps "
-                f"{pilot.ess:.1%} of its draws effective{' in its worst direction' * pilot.by_parameter}, and {least_ess(pilot):.0%} is the least that is accepted. "
+                f"{pilot.ess:.1%} of its draws effective{where}, and {least_ess(pilot):.0%} is the least that is "
+                f"accepted. "
                 f"Reparametrise (non-centred, log scale), or use NUTS.",
             )
         )
