@@ -30,6 +30,8 @@ _GROUPS_NOT_DENSE, _DRAWS_NOT_DENSE = 8, 8
 _ALL_COVARIANCES_UP_TO = 64
 # Beyond this many parameters a sample of the rows says nothing about the weights: all rows are looked at, at few draws.
 _ALL_ROWS_FROM = 500
+# Products that bring a vector towards the first eigenvector: one twice as wide as the next is left alone.
+_POWERS = 20
 # Rows times parameters of which a group has one table for each draw and each derivative: a megabyte each.
 _MOST_FLOATS = 2**17
 
@@ -202,13 +204,15 @@ def _covariances(
     def variances(rows: np.ndarray) -> np.ndarray:
         return np.sum(push(root, rows) ** 2, axis=0) / max(len(rows) - 1, 1)
 
-    found = {"count": np.ones(())}
-    linear, rest = pulled(along) if anchor.dense else 0.0, pulled(terms)
-    if anchor.dense:
-        found |= {"cv2": variances(rest), "curvature": product(linear.T, linear) / max(len(linear) - 1, 1)}
+    found, rest = {"count": np.ones(())}, pulled(terms)
+    if "plain" in _orders(anchor):
+        found["plain"] = variances(pulled(plain))
+    if not anchor.dense:
+        return {**found, "cv1": variances(rest)}
+    linear = pulled(along)
     if "cv1" in _orders(anchor):
-        found |= {"plain": variances(pulled(plain)), "cv1": variances(linear + rest)}
-    return found
+        found["cv1"] = variances(linear + rest)
+    return {**found, "cv2": variances(rest), "curvature": product(linear.T, linear) / max(len(linear) - 1, 1)}
 
 
 def _weighed(log_weights: np.ndarray, row_noise: np.ndarray) -> tuple[float, float]:
@@ -238,8 +242,8 @@ def _scattered(noise: dict[str, np.ndarray], curvatures: list, rows: int, anchor
     if not anchor.dense:
         return {"noise": found, "curvature_spread": None}
     if anchor.layout.size > _ALL_ROWS_FROM:
-        halves = [matrix / count for matrix, count in zip(curvatures, counts, strict=True)]
-        return {"noise": found, "curvature_spread": _spread_of_many(*halves, int(sum(counts)) * rows)}
+        one, other = (matrix / count for matrix, count in zip(curvatures, counts, strict=True))
+        return {"noise": found, "curvature_spread": _spread_of_many(one, other, int(sum(counts)) * rows)}
     return {"noise": found, "curvature_spread": float(np.linalg.eigvalsh(sum(curvatures) / sum(counts))[-1])}
 
 
@@ -250,14 +254,14 @@ def _spread_of_many(one: np.ndarray, other: np.ndarray, count: int) -> float:
     other half. A direction up to 1 + sqrt(3 d / count) times as wide as the average cannot be told from it (the limit
     of Baik, Ben Arous and Peche; the vectors N L' Hess_i u are normal numbers times rows, which count a third).
     """
-    # SciPy takes long to import, and few posteriors are so large.
-    from scipy.sparse.linalg import eigsh
-
     d, found = len(one), []
     for matrix, judge in ((one, other), (other, one)):
-        vector = eigsh(matrix, 1, which="LA", v0=np.ones(d), tol=1e-2)[1][:, 0]
+        vector = np.ones(d)
+        for _ in range(_POWERS):
+            vector = matrix @ vector
+            vector /= max(float(np.linalg.norm(vector)), 1e-300)
         found.append(vector @ (judge @ vector))
-    unseen = 0.5 * (np.trace(one) + np.trace(other)) / d * (1.0 + np.sqrt(3.0 * d / count))
+    unseen = 0.5 * (np.trace(one) + np.trace(other)) / d * (1.0 + np.sqrt(3.0 * d / max(count, 1)))
     return float(max(np.mean(found), unseen))
 
 
