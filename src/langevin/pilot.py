@@ -52,12 +52,12 @@ class Pilot:
     """
 
     ess: float
-    by_parameter: bool
     curvature_spread: float | None
     noise: Mapping[str, float]
     spread: np.ndarray
     outside: float
     cost: int
+    by_parameter: bool = False
 
 
 @set_up()
@@ -97,10 +97,11 @@ def pilot(target: Target, source: DataSource | None, anchor: Anchor, seed: int) 
     cost = (draws + 1) * groups * max(rows, 1)
     if exact is not None:
         ess, spread, outside, passes = exact
-        return Pilot(ess, True, **scattered, spread=spread, outside=outside, cost=cost + passes * max(num_data, 1))
+        cost += passes * max(num_data, 1)
+        return Pilot(ess, **scattered, spread=spread, outside=outside, cost=cost, by_parameter=True)
     ess, outside = _weighed(log_weights.ravel(), row_noise.ravel())
     spread = _variance(moments) / np.stack([anchor.sd**2, anchor.sd**4])
-    return Pilot(ess, False, **scattered, spread=spread, outside=outside, cost=cost)
+    return Pilot(ess, **scattered, spread=spread, outside=outside, cost=cost)
 
 
 def _num_rows(d: int, dense: bool) -> int:

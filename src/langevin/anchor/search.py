@@ -36,8 +36,10 @@ def laplace(target: Target, data: PyTree, theta_0: PyTree, *, max_steps: int = 1
 
     Up to 500 parameters: damped Newton steps (H + damping) s = grad, first on a random subsample when N is large, and
     the dense curvature. Ends at the float32 number nearest the mode, on large data within 1e-3 posterior standard
-    deviations of it. Beyond: L-BFGS, started by Adam on minibatches when N d > 1e8, and curvature by blocks, see
-    `wide_anchor`. Cost: one full pass a Newton step, about 5 from theta_0 and 4 after a subsample; d^2 memory. `seed`
+    deviations of it. Up to 5000, or where Hessians are dear: L-BFGS in the units of a subsample's Hessian, and one
+    Hessian of all the data at the end, see `large.climb`. Beyond, or where that is not positive definite: L-BFGS,
+    started by Adam on minibatches when N d > 1e8, and curvature by blocks, see `wide_anchor`. Cost: one full pass a
+    Newton step, about 5 from theta_0 and 4 after a subsample; some 20 passes with many parameters; d^2 memory. `seed`
     draws the subsamples.
 
     Raises `AnchorError` when there is no proper mode or no curvature at it. A mode that was not reached is an anchor
