@@ -10,8 +10,10 @@ import jax
 import numpy as np
 
 from langevin.anchor import Anchor
-from langevin.anchor.roots import Root, product, pull, push
+from langevin.anchor.passes import Passes
+from langevin.anchor.roots import product, pull, push
 from langevin.data.source import DataSource
+from langevin.forces import forces
 from langevin.limits import checkpoint, set_up
 from langevin.precision import apart
 from langevin.startup import COMPILED_QUICKLY, own_programs
@@ -26,6 +28,10 @@ _GROUPS, _DRAWS = 20, 10
 _GROUPS_NOT_DENSE, _DRAWS_NOT_DENSE = 8, 8
 # A draw's covariances over the rows cost rows * d^2: beyond this dimension only one pair of each group has them.
 _ALL_COVARIANCES_UP_TO = 64
+# Beyond this many parameters a sample of the rows says nothing about the weights: all rows are looked at, at few draws.
+_ALL_ROWS_FROM = 500
+# Products that bring a vector towards the first eigenvector: one twice as wide as the next is left alone.
+_POWERS = 20
 # Rows times parameters of which a group has one table for each draw and each derivative: a megabyte each.
 _MOST_FLOATS = 2**17
 
@@ -34,7 +40,9 @@ _MOST_FLOATS = 2**17
 class Pilot:
     """What was measured at Laplace draws theta = anchor + L z, z ~ N(0, I); everything in whitened units.
 
-    `ess`: importance-sampling effective sample size of the draws, a fraction. `curvature_spread`: largest eigenvalue of
+    `ess`: importance-sampling effective sample size of the draws, a fraction; of the worst parameter by itself where
+    `by_parameter`, beyond 500 parameters with a dense anchor, see `forces`.
+    `curvature_spread`: largest eigenvalue of
     N sum_i A_i^2 - (sum_i A_i)^2, A_i = L' Hess_i L at the anchor: with n data a linearised step contracts iff
     n > curvature_spread / (4/delta - 1); None unless the anchor is dense. `noise`: n = 1 variance of the gradient
     estimates "plain", "cv1" and (dense) "cv2", that of the parameter with the largest, over its Laplace variance.
@@ -49,6 +57,7 @@ class Pilot:
     spread: np.ndarray
     outside: float
     cost: int
+    by_parameter: bool = False
 
     @classmethod
     def none(cls, dimension: int) -> "Pilot":
@@ -63,40 +72,48 @@ def pilot(target: Target, source: DataSource | None, anchor: Anchor, seed: int) 
 
     The log weight of a draw is what log pi keeps beyond its Taylor polynomial at the anchor, of second order (dense) or
     of first order with |z|^2/2 beside: exact for the prior, N/rows times a subsample's for the likelihood. Cost:
-    22,000 to 55,000 datum visits; memory 20 d^2, and a few tables of rows * d for each of a group's draws.
+    22,000 to 55,000 datum visits, beyond 500 parameters 41 passes; memory a few d^2, and a few tables of rows * d for
+    each of a group's draws.
     """
     dense, d = anchor.dense, anchor.layout.size
     rng = np.random.default_rng([seed, _STREAM])
-    groups, draws = (_GROUPS, _DRAWS) if dense else (_GROUPS_NOT_DENSE, _DRAWS_NOT_DENSE)
+    many = dense and d > _ALL_ROWS_FROM
+    groups, draws = (_GROUPS, 2 if many else _DRAWS) if dense else (_GROUPS_NOT_DENSE, _DRAWS_NOT_DENSE)
     half = rng.standard_normal((groups, draws // 2, d))
     num_data = 0 if source is None else source.num_data
     rows = min(num_data, _num_rows(d, dense))
     picked = [rng.choice(num_data, rows, replace=False, shuffle=False) for _ in range(groups)] if num_data else []
     # All draws of a group at once, or one pair after the other where their tables would be large.
     at_once = draws if rows * d <= _MOST_FLOATS else 2
-    twin, found = apart(target), []
+    twin, found, curvatures = apart(target), [], [0.0, 0.0]
     with own_programs(), jax.enable_x64(True), np.errstate(all="ignore"):
         for g in range(groups):
             batch = None if source is None else jax.tree.map(lambda leaf, g=g: leaf[picked[g]], source.arrays)
             # Antithetic pairs side by side: the odd part of the remainder then has mean zero exactly.
             z = np.stack([half[g], -half[g]], axis=1).reshape(-1, at_once, d)
-            covering = [draws if d <= _ALL_COVARIANCES_UP_TO else 2 * (k == 0) for k in range(len(z))]
+            covering = [draws if d <= _ALL_COVARIANCES_UP_TO else (1 if many else 2) * (k == 0) for k in range(len(z))]
             parts = [_measured(twin, anchor, batch, num_data, *one) for one in zip(z, covering, strict=True)]
+            # The only part with d^2 numbers is summed as it comes.
+            curvatures[g % 2] = curvatures[g % 2] + sum(part[-1].pop("curvature", 0.0) for part in parts)
             found.append(jax.tree.map(lambda *one: np.stack(one), *parts))
+        exact = forces(Passes(twin, source, anchor.layout), anchor, rng) if many else None
     log_weights, row_noise, moments, noise = jax.tree.map(lambda *one: np.stack(one), *found)
     moments, noise = jax.tree.map(lambda part: part.sum(axis=1), (moments, noise))
-    return Pilot(
-        **_weighed(log_weights.ravel(), row_noise.ravel()),
-        **_scattered(noise, anchor.sd, dense),
-        spread=_variance(moments) / np.stack([anchor.sd**2, anchor.sd**4]),
-        cost=(draws + 1) * groups * max(rows, 1),
-    )
+    scattered = _scattered(noise, curvatures, rows, anchor)
+    cost = (draws + 1) * groups * max(rows, 1)
+    if exact is not None:
+        ess, spread, outside, passes = exact
+        cost += passes * max(num_data, 1)
+        return Pilot(ess, **scattered, spread=spread, outside=outside, cost=cost, by_parameter=True)
+    ess, outside = _weighed(log_weights.ravel(), row_noise.ravel())
+    spread = _variance(moments) / np.stack([anchor.sd**2, anchor.sd**4])
+    return Pilot(ess, **scattered, spread=spread, outside=outside, cost=cost)
 
 
 def _num_rows(d: int, dense: bool) -> int:
     """Rows a draw: the likelihood's remainder has noise (d/N)^(3/2) N / sqrt(rows), which must stay below its size."""
     if dense:
-        return int(np.clip(10 * d, 100, 250))
+        return 500 if d > _ALL_ROWS_FROM else int(np.clip(10 * d, 100, 250))
     # No Hessian, but tables of rows * d numbers: 8 MB each.
     return int(np.clip(1_000_000 // d, 8, 100))
 
@@ -127,12 +144,12 @@ def _measured(
     first = push(root, pull(root, grad)) + (0.0 if dense else u)
     # A draw beyond the support has weight zero and says nothing about the rest.
     inside = np.isfinite(value) & np.all(np.isfinite(first), axis=1)
-    noise = {"count": np.zeros(()), "plain": np.zeros(d), "cv1": np.zeros(d)}
+    noise = {"count": np.zeros(()), **{order: np.zeros(d) for order in _orders(anchor)}}
     if dense:
-        noise |= {"cv2": np.zeros(d), "curvature": np.zeros((d, d))}
+        noise["curvature"] = np.zeros((d, d))
     if batch is not None:
         for k in np.flatnonzero(inside[:covering]):
-            found = _covariances(root, num_data, dense, plain[k], along[k], terms[k])
+            found = _covariances(anchor, num_data, plain[k], along[k], terms[k])
             noise = {name: part + found[name] for name, part in noise.items()}
     corrected = np.where(inside[:, None, None], np.stack([first, u * first], axis=1), 0.0)
     # The chains go in such pairs too: what counts is the spread of a pair's mean.
@@ -175,10 +192,18 @@ def _remainder(parts: list[np.ndarray], u: np.ndarray) -> tuple[np.ndarray, np.n
     return grad, along, value - value_0 - slope - 0.5 * np.sum(along * u, axis=-1), grad - grad_0 - along
 
 
+def _orders(anchor: Anchor) -> tuple[str, ...]:
+    """Gradient estimates whose noise is measured: with many parameters and a dense anchor the one that is used."""
+    if not anchor.dense:
+        return "plain", "cv1"
+    return ("cv2",) if anchor.layout.size > _ALL_ROWS_FROM else ("plain", "cv1", "cv2")
+
+
 def _covariances(
-    root: Root, num_data: int, dense: bool, plain: np.ndarray, along: np.ndarray, terms: np.ndarray
+    anchor: Anchor, num_data: int, plain: np.ndarray, along: np.ndarray, terms: np.ndarray
 ) -> dict[str, Any]:
     """Variances over the rows of N Sigma term_i for each gradient estimate; the covariance of N L' Hess_i u."""
+    root = anchor.root
 
     def pulled(rows: np.ndarray) -> np.ndarray:
         return num_data * pull(root, rows - rows.mean(axis=0))
@@ -186,19 +211,22 @@ def _covariances(
     def variances(rows: np.ndarray) -> np.ndarray:
         return np.sum(push(root, rows) ** 2, axis=0) / max(len(rows) - 1, 1)
 
-    found = {"count": np.ones(()), "plain": variances(pulled(plain))}
-    if not dense:
-        return {**found, "cv1": variances(pulled(terms))}
-    linear, rest = pulled(along), pulled(terms)
-    curvature = product(linear.T, linear) / max(len(linear) - 1, 1)
-    return {**found, "cv1": variances(linear + rest), "cv2": variances(rest), "curvature": curvature}
+    found, rest = {"count": np.ones(())}, pulled(terms)
+    if "plain" in _orders(anchor):
+        found["plain"] = variances(pulled(plain))
+    if not anchor.dense:
+        return {**found, "cv1": variances(rest)}
+    linear = pulled(along)
+    if "cv1" in _orders(anchor):
+        found["cv1"] = variances(linear + rest)
+    return {**found, "cv2": variances(rest), "curvature": product(linear.T, linear) / max(len(linear) - 1, 1)}
 
 
-def _weighed(log_weights: np.ndarray, row_noise: np.ndarray) -> dict[str, Any]:
-    """What the importance weights of the draws say, once the variance that subsampling adds is taken off."""
+def _weighed(log_weights: np.ndarray, row_noise: np.ndarray) -> tuple[float, float]:
+    """ESS fraction, once the variance that subsampling adds is taken off, and the share of draws without a weight."""
     inside = np.isfinite(log_weights)
     if np.sum(inside) < 2:
-        return {"ess": 0.0, "outside": float(np.mean(~inside))}
+        return 0.0, float(np.mean(~inside))
     centred = log_weights - log_weights[inside].mean()
     with np.errstate(over="ignore"):  # infinite: far beyond anything that could be answered
         variance = float(np.var(centred[inside], ddof=1))
@@ -207,26 +235,41 @@ def _weighed(log_weights: np.ndarray, row_noise: np.ndarray) -> dict[str, Any]:
     kept = 1.0 - by_rows if by_rows < 0.5 else 1.0
     weights = np.zeros(log_weights.size)
     weights[inside] = np.exp(np.sqrt(kept) * (centred[inside] - centred[inside].max()))
-    ess = float(weights.sum() ** 2 / np.sum(weights**2) / weights.size)
-    return {
-        "ess": ess,
-        "outside": float(np.mean(~inside)),
-    }
+    return float(weights.sum() ** 2 / np.sum(weights**2) / weights.size), float(np.mean(~inside))
 
 
-def _scattered(noise: dict[str, np.ndarray], sd: np.ndarray, dense: bool) -> dict[str, Any]:
+def _scattered(noise: dict[str, np.ndarray], curvatures: list, rows: int, anchor: Anchor) -> dict[str, Any]:
     """Gradient noise, the larger of two halves of the groups; the spread of curvatures over all of them."""
-    names = ("plain", "cv1", "cv2") if dense else ("plain", "cv1")
     halves = [{name: part[half::2].sum(axis=0) for name, part in noise.items()} for half in (0, 1)]
     counts = [max(half["count"], 1.0) for half in halves]
     found = {
-        name: float(max(np.max(half[name] / sd**2) / count for half, count in zip(halves, counts, strict=True)))
-        for name in names
+        name: float(max(np.max(half[name] / anchor.sd**2) / count for half, count in zip(halves, counts, strict=True)))
+        for name in _orders(anchor)
     }
-    if not dense:
+    if not anchor.dense:
         return {"noise": found, "curvature_spread": None}
-    curvature = noise["curvature"].sum(axis=0) / sum(counts)
-    return {"noise": found, "curvature_spread": float(np.linalg.eigvalsh(curvature)[-1])}
+    if anchor.layout.size > _ALL_ROWS_FROM:
+        one, other = (matrix / count for matrix, count in zip(curvatures, counts, strict=True))
+        return {"noise": found, "curvature_spread": _spread_of_many(one, other, int(sum(counts)) * rows)}
+    return {"noise": found, "curvature_spread": float(np.linalg.eigvalsh(sum(curvatures) / sum(counts))[-1])}
+
+
+def _spread_of_many(one: np.ndarray, other: np.ndarray, count: int) -> float:
+    """The largest eigenvalue of a covariance in many dimensions, from those of two halves of `count` vectors.
+
+    The largest of a sample's own would be several times too large. Each half's first eigenvector is weighed by the
+    other half. A direction up to 1 + sqrt(3 d / count) times as wide as the average cannot be told from it (the limit
+    of Baik, Ben Arous and Peche; the vectors N L' Hess_i u are normal numbers times rows, which count a third).
+    """
+    d, found = len(one), []
+    for matrix, judge in ((one, other), (other, one)):
+        vector = np.ones(d)
+        for _ in range(_POWERS):
+            vector = matrix @ vector
+            vector /= max(float(np.linalg.norm(vector)), 1e-300)
+        found.append(vector @ (judge @ vector))
+    unseen = 0.5 * (np.trace(one) + np.trace(other)) / d * (1.0 + np.sqrt(3.0 * d / max(count, 1)))
+    return float(max(np.mean(found), unseen))
 
 
 def _variance(moments: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:

@@ -19,9 +19,10 @@ from langevin.target import Layout, Target
 
 # A stream of its own: default_rng(seed) may be what the data were simulated from.
 _STREAM = 0x53555256
-# Standard deviations of the starts, in those of the subsample's posterior; two antithetic pairs of each.
+# Standard deviations of the starts, in those of the subsample's posterior; two antithetic pairs of each, one where
+# parameters are many and climbs dear.
 _SPREADS = (20.0, 40.0, 80.0)
-_PAIRS = 2
+_PAIRS, _MANY_PARAMETERS = 2, 500
 _MAX_EVALUATIONS = 30
 _MAX_INNER_STEPS = 12
 # The whole Hessian comes with the anchor's program; beyond this its products with single vectors are quicker.
@@ -68,13 +69,15 @@ def survey(target: Target, source: DataSource | None, anchor: Anchor, seed: int)
 
     With fewer than all N rows the likelihood is scaled by N/rows and starts spread by sqrt(N/rows) more, the resolution
     of such a sample; the reference is the mode that it has uphill from the anchor. Without a dense anchor nothing is
-    known about the scales on which to look: no starts. Cost: rows a Newton step, about ten steps a start.
+    known about the scales on which to look: no starts. Beyond 500 parameters 6 starts. Cost: rows a Newton step, about
+    ten steps a start.
     """
     d = anchor.layout.size
     if not anchor.dense:
         return Survey.none(d)
     rng = np.random.default_rng([seed, _STREAM])
-    half = np.repeat(_SPREADS, _PAIRS)[:, None] * rng.standard_normal((len(_SPREADS) * _PAIRS, d))
+    scales = np.repeat(_SPREADS, _PAIRS if d <= _MANY_PARAMETERS else 1)
+    half = scales[:, None] * rng.standard_normal((len(scales), d))
     starts = np.concatenate([half, -half])
     num_data = 1 if source is None else source.num_data
     rows = min(num_data, 100 + 5 * d)

@@ -148,6 +148,27 @@ def test_a_host_gather_changes_no_bit(monkeypatch):
     assert_array_equal(here.visits, gathered.visits)
 
 
+def test_a_step_of_more_rounds_than_the_host_gathers_changes_no_bit_either(monkeypatch):
+    parts = {
+        "schedule": SCHEDULE, "kernel": lv.LeimkuhlerMatthews(), "gradient": lv.ControlVariate(ANCHOR, order=2),
+        "subsample": lv.WithReplacement(2), "coordinates": WHITENED, "observables": None, "chains": 4, "seed": 3,
+        "anchor": ANCHOR, "weight_power": 1.0, "keep": 0, "layout": None, "guard": 1,
+    }  # fmt: skip
+
+    def values():
+        ready = Run(prepare(TARGET, DATA, THETA_0, **parts))
+        ready.rounds = (40, 60, 80)
+        ready.advance(48)
+        return ready.program, ready.ledger().values["theta"]
+
+    _, here = values()
+    monkeypatch.setattr("langevin.engine.setup.FROM_BYTES", 0)
+    monkeypatch.setattr("langevin.engine.setup.BUFFER_BYTES", 0)
+    program, gathered = values()
+    assert program.host_gather and program.capacity < 40
+    assert_array_equal(here, gathered)
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

@@ -125,9 +125,7 @@ def test_the_noise_of_few_rows_is_taken_off_the_log_weights():
     truth = np.sqrt(2) * np.tile([1.0, -1.0], 50)
     noise = np.repeat([1.0, -1.0], 50)
     found, exact = _weighed(truth + noise, np.full(100, 100 / 99)), _weighed(truth, np.zeros(100))
-    assert abs(np.log(found["ess"] / exact["ess"])) < abs(
-        np.log(_weighed(truth + noise, np.zeros(100))["ess"] / exact["ess"])
-    )
+    assert abs(np.log(found[0] / exact[0])) < abs(np.log(_weighed(truth + noise, np.zeros(100))[0] / exact[0]))
 
 
 def test_draws_do_not_repeat_the_rows_of_data_simulated_with_the_same_seed():

@@ -33,8 +33,8 @@ def needs_minibatches(passes: Passes) -> bool:
     return num_passes(passes) < _ENOUGH_PASSES
 
 
-def lbfgs(passes: Passes, flat: np.ndarray, root: tuple[np.ndarray, ...], most: int) -> np.ndarray:
-    """The mode in coordinates theta = flat + L z, to a gradient of norm 0.05 in z or `most` passes."""
+def lbfgs(passes: Passes, flat: np.ndarray, root: tuple[np.ndarray, ...], most: int, near: float = 0.05) -> np.ndarray:
+    """The mode in coordinates theta = flat + L z, to a gradient of norm `near` in z or `most` passes."""
     # SciPy takes long to import, and few anchors are so large that they need it.
     from scipy.optimize import minimize
 
@@ -45,7 +45,7 @@ def lbfgs(passes: Passes, flat: np.ndarray, root: tuple[np.ndarray, ...], most: 
             return _BEYOND, np.zeros_like(z)
         return -float(value), -pull(root, grad)
 
-    options = {"maxiter": most, "maxfun": most, "maxcor": 20, "ftol": 1e-15, "gtol": 0.05 / np.sqrt(len(flat))}
+    options = {"maxiter": most, "maxfun": most, "maxcor": 20, "ftol": 1e-15, "gtol": near / np.sqrt(len(flat))}
     found = minimize(downhill, np.zeros_like(flat), jac=True, method="L-BFGS-B", options=options)
     return flat + push(root, found.x)
 

@@ -12,6 +12,8 @@ _SINGULAR = 1e-13
 _NEGATIVE = -1e-10
 # Directions without positive curvature count as at least this curved, so that a step there stays within reach.
 _LEAST_CURVED = 1e-3
+# Parameters up to which a triangle is inverted without SciPy.
+_BY_HAND = 500
 # Squared posterior standard deviations that rounding to float32 may move a point: 1e-4 of one.
 _HARMLESS = 1e-8
 
@@ -95,6 +97,17 @@ class Curvature:
         return np.sqrt(np.sum(null**2, axis=1)), null.shape[1]
 
 
+def positive_root(precision: np.ndarray) -> np.ndarray | None:
+    """`inverse_root` where the matrix is positive definite beyond rounding, else None; no eigenvectors are needed."""
+    try:
+        root = inverse_root(precision)
+    except np.linalg.LinAlgError:
+        return None
+    # In units of the diagonal the least eigenvalue is at least one over the sum of all variances, at most d times that.
+    variances = float(np.sum(root**2 * np.diag(precision)[:, None]))
+    return root if variances < 1.0 / _SINGULAR else None
+
+
 def largest(weight: np.ndarray) -> np.ndarray:
     """The parameters whose weight is within a factor of 3 of the largest."""
     weight = np.abs(weight)
@@ -117,8 +130,12 @@ def inverse_root(precision: np.ndarray) -> np.ndarray:
     """
     scaled, scale = unit_diagonal(precision)
     lower = np.linalg.cholesky(scaled[::-1, ::-1])[::-1, ::-1].T
+    if len(lower) > _BY_HAND:
+        from scipy.linalg import solve_triangular
+
+        return np.tril(scale[:, None] * solve_triangular(lower, np.eye(len(lower)), lower=True))
     root = np.eye(len(lower))
-    # Forward substitution by hand: SciPy's takes longer to import than this does, up to the largest matrices here.
+    # Forward substitution by hand: up to some hundred parameters SciPy takes longer to import than this does.
     for j in range(len(lower)):
         root[j] = (root[j] - lower[j, :j] @ root[:j]) / lower[j, j]
     return np.tril(scale[:, None] * root)

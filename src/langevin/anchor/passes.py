@@ -24,6 +24,9 @@ _CHUNK_FLOATS = 2**20
 _BLOCK = 256
 # Up to so many rows times parameters, compiling with optimisation takes longer than it saves.
 _SMALL = 2**19
+# Directions of Hessian products at once: with the rows of a block they stand behind every number that a likelihood
+# computes on its way.
+_DIRECTIONS = 512
 # Chunks under way on the device while the host adds up the earlier ones.
 _AHEAD = 2
 
@@ -48,7 +51,20 @@ class Passes:
 
     def parts(self, flat: np.ndarray, order: int) -> tuple[Parts, Parts]:
         """[value, gradient, Hessian], up to `order`, of the log prior and of the log likelihood. Cost: all rows."""
-        directions = np.eye(self.layout.size) if order == 2 else None
+        if order < 2:
+            return self._along(flat, None)
+        d = self.layout.size
+        number = -(-d // _DIRECTIONS)
+        width = -(-d // number)
+        # Equal blocks, so that one program serves: the last one reaches back.
+        starts = [min(k * width, d - width) for k in range(number)]
+        before, blocks = self.cost, []
+        for start in starts:
+            blocks.append(self._along(flat, np.eye(width, d, start)))
+        self.cost = before + max(self.num_rows, 1)
+        return _stacked([prior for prior, _ in blocks], starts), _stacked([both[1] for both in blocks], starts)
+
+    def _along(self, flat: np.ndarray, directions: np.ndarray | None) -> tuple[Parts, Parts]:
         if self.arrays is None:
             self.cost += 1
             checkpoint("looking for the posterior mode")
@@ -100,9 +116,21 @@ def _added(total: Any, part: Any) -> Any:
     return part if total is None else jax.tree.map(np.add, total, part)
 
 
+def _stacked(blocks: list[Parts], starts: list[int]) -> Parts:
+    """Value, gradient and the whole Hessian from blocks of its rows that begin at these."""
+    value, grad = blocks[0][:2]
+    if len(blocks) == 1:
+        return blocks[0]
+    hessian = np.empty((len(grad), len(grad)))
+    for start, block in zip(starts, blocks, strict=True):
+        hessian[start : start + len(block[2])] = block[2]
+    return [value, grad, hessian]
+
+
 def chunk_size(num_parameters: int) -> int:
-    """Rows of one chunk."""
-    return int(np.clip(_CHUNK_FLOATS // num_parameters, 16, 16384))
+    """Rows of one chunk: whole blocks, unless it is smaller than one."""
+    size = int(np.clip(_CHUNK_FLOATS // num_parameters, 16, 16384))
+    return size if size < _BLOCK else size // _BLOCK * _BLOCK
 
 
 def log_prior(target: Target, layout: Layout) -> Callable[[jax.Array], jax.Array]:

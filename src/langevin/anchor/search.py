@@ -6,9 +6,11 @@ import jax
 import numpy as np
 
 from langevin.anchor.approximation import Anchor
-from langevin.anchor.curvature import Curvature, inverse_root
+from langevin.anchor.curvature import positive_root
+from langevin.anchor.large import climb
 from langevin.anchor.newton import EXACT, NEAR, Point, newton
 from langevin.anchor.passes import Passes, chunk_size
+from langevin.anchor.roots import pull
 from langevin.anchor.wide import wide_anchor
 from langevin.data.source import as_source
 from langevin.errors import AnchorError
@@ -18,9 +20,11 @@ from langevin.startup import own_programs
 from langevin.target import Layout, Target
 
 PyTree = Any
-# Beyond 500 parameters the eigenvectors (d^3), and beyond 10^11 products the Hessian (about 7 s a pass on two cores),
-# cost more than they give.
-_MOST_DENSE, _MOST_PRODUCTS = 500, 1e11
+# A dense Hessian beyond so many parameters, or so many products (two minutes on two cores), costs more than it gives.
+_MOST_DENSE, _MOST_PRODUCTS = 5000, 3e12
+# Newton steps take a Hessian and its eigenvectors (d^3) each. Beyond so many parameters climbs that take one are
+# quicker, and beyond fewer where a Hessian has so many products: a second on two cores.
+_MOST_NEWTON, _FEW_PARAMETERS, _NEWTON_PRODUCTS = 500, 64, 1e10
 _SUBSAMPLE, _ROWS_PER_PARAMETER = 10_000, 50
 # Float64 itself cannot place a point within a standard deviation this small next to its value.
 _RESOLVED = 1e-11
@@ -32,8 +36,10 @@ def laplace(target: Target, data: PyTree, theta_0: PyTree, *, max_steps: int = 1
 
     Up to 500 parameters: damped Newton steps (H + damping) s = grad, first on a random subsample when N is large, and
     the dense curvature. Ends at the float32 number nearest the mode, on large data within 1e-3 posterior standard
-    deviations of it. Beyond: L-BFGS, started by Adam on minibatches when N d > 1e8, and curvature by blocks, see
-    `wide_anchor`. Cost: one full pass a Newton step, about 5 from theta_0 and 4 after a subsample; d^2 memory. `seed`
+    deviations of it. Up to 5000, or where Hessians are dear: L-BFGS in the units of a subsample's Hessian, and one
+    Hessian of all the data at the end, see `large.climb`. Beyond, or where that is not positive definite: L-BFGS,
+    started by Adam on minibatches when N d > 1e8, and curvature by blocks, see `wide_anchor`. Cost: one full pass a
+    Newton step, about 5 from theta_0 and 4 after a subsample; some 20 passes with many parameters; d^2 memory. `seed`
     draws the subsamples.
 
     Raises `AnchorError` when there is no proper mode or no curvature at it. A mode that was not reached is an anchor
@@ -56,9 +62,10 @@ def laplace(target: Target, data: PyTree, theta_0: PyTree, *, max_steps: int = 1
     num_data = 1 if source is None else source.num_data
     with own_programs(), jax.enable_x64(True):
         twin.check(theta_0, None if source is None else source.arrays)
+        found = None
         if layout.size <= _MOST_DENSE and num_data * layout.size**2 <= _MOST_PRODUCTS:
-            return _dense(twin, source, layout, flat, max_steps, seed)
-        return wide_anchor(twin, source, layout, flat, max_steps, np.random.default_rng(seed))
+            found = _dense(twin, source, layout, flat, max_steps, seed)
+        return found or wide_anchor(twin, source, layout, flat, max_steps, np.random.default_rng(seed))
 
 
 @set_up()
@@ -88,8 +95,14 @@ def rough(target: Target, source: Any, theta_0: PyTree) -> Anchor:
     )
 
 
-def _dense(target: Target, source: Any, layout: Layout, flat: np.ndarray, max_steps: int, seed: int) -> Anchor:
+def _dense(target: Target, source: Any, layout: Layout, flat: np.ndarray, max_steps: int, seed: int) -> Anchor | None:
+    """The anchor with all of its curvature; None where many parameters have no positive definite Hessian."""
     passes = Passes(target, source, layout)
+    products = passes.num_rows * layout.size**2
+    if layout.size > _MOST_NEWTON or (layout.size > _FEW_PARAMETERS and products > _NEWTON_PRODUCTS):
+        point = climb(passes, source, flat, max_steps, np.random.default_rng(seed))
+        if point is not None or layout.size > _MOST_NEWTON:
+            return None if point is None else _anchor_at(point, passes, source is not None)
     first = None if source is None else _subsample(passes, source, seed)
     if first is not None:
         flat = _near(first, flat, max_steps)
@@ -122,14 +135,13 @@ def _near(few: Passes, flat: np.ndarray, max_steps: int) -> np.ndarray:
 
 def _anchor_at(point: Point, passes: Passes, has_data: bool) -> Anchor:
     precision, layout = point.precision, passes.layout
-    curvature = Curvature.of(precision) if point.finite else None
-    if curvature is None or not curvature.positive:
+    root = positive_root(precision) if point.finite else None
+    if root is None:
         raise AnchorError(
             "the posterior mode cannot be written in float32: rounded, it has no positive definite Hessian. A log "
             "density that grows without bound looks so (constant data, a standard deviation that can reach 0); "
             "rescale the parameters, or use a proper prior."
         )
-    root = inverse_root(precision)
     sd = np.sqrt(np.sum(root**2, axis=1))
     narrow = np.argmin(sd / np.maximum(np.abs(point.flat), 1e-300))
     if sd[narrow] < _RESOLVED * abs(point.flat[narrow]):
@@ -147,5 +159,5 @@ def _anchor_at(point: Point, passes: Passes, has_data: bool) -> Anchor:
         likelihood_hessian=point.likelihood[2] if has_data else None,
         layout=layout,
         cost=passes.cost,
-        gradient_norm=float(np.sqrt(curvature.newton(point.grad)[1])),
+        gradient_norm=float(np.linalg.norm(pull((root,), point.grad))),
     )

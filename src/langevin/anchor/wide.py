@@ -1,5 +1,6 @@
 """The anchor in many dimensions: curvature by blocks, a dense one for each small leaf of theta, diagonals else."""
 
+from copy import copy
 from functools import partial
 from math import prod
 from typing import Any
@@ -20,9 +21,8 @@ PyTree = Any
 _MOST_IN_A_BLOCK = 256
 # Products of rows, parameters and directions that the curvature of one leaf may take: a few seconds on two cores.
 _MOST_PRODUCTS = 2e9
-# A diagonal from n rows is off by about sqrt(2/n); with fewer rows than this the squared gradients serve better.
-_FEWEST_ROWS = 64
-_FISHER_FLOATS = 2e7
+# Squared gradients of one datum each take a product of rows and parameters: all rows up to a minute on two cores.
+_MOST_SQUARES, _FEWEST_ROWS = 2e10, 64
 _MOST_BASIS = 1e8
 _DIRECTIONS, _PROBES = 32, 16
 # A Hessian diagonal below this share of the squared gradients is not that of a mode.
@@ -34,9 +34,10 @@ def wide_anchor(
 ) -> Anchor:
     """The mode by L-BFGS (after Adam when passes are dear) and a block-diagonal root of the inverse curvature.
 
-    A leaf of at most 256 entries has its dense Hessian, a larger one the diagonal: of the Hessian, on as many random
-    rows as are affordable, and where this is not positive or d is beyond some 5500, of the prior's Hessian
-    plus the sum of squared per-datum gradients. Memory: O(d). Cost: up to 1000 passes, 10 at the largest sizes.
+    A leaf of at most 256 entries has its dense Hessian, on as many random rows as are affordable. A larger one has the
+    diagonal: of the Hessian where all rows are affordable, and else, or where this is not positive, of the prior's
+    Hessian plus the sum of squared per-datum gradients over all rows. Some rows would not do: a group effect that they
+    leave out would be as wide as its prior. Memory: O(d). Cost: up to 1000 passes, 10 at the largest sizes.
     """
     passes = Passes(target, source, layout)
     start = flat
@@ -45,7 +46,7 @@ def wide_anchor(
         raise AnchorError(
             f"theta_0 must have a finite log density and gradient, got {float(value)}. Start from another theta_0."
         )
-    scale = _first_scale(passes, source, flat, rng)
+    scale = first_scale(passes, source, flat, rng)
     if needs_minibatches(passes):
         flat = adam(passes, flat, scale, rng)
     flat = lbfgs(passes, flat, (scale,), num_passes(passes))
@@ -84,16 +85,18 @@ def _refuse_runaway(passes: Passes, start: np.ndarray, flat: np.ndarray) -> None
         )
 
 
-def _rows(passes: Passes, source: Any, products: float, rng: np.random.Generator) -> Passes:
-    """As many random rows as the products allow, or all."""
-    number = int(min(products, passes.num_rows))
+def some_rows(passes: Passes, source: Any, number: float, rng: np.random.Generator) -> Passes:
+    """So many random rows, or all."""
+    number = int(min(number, passes.num_rows))
     if source is None or number == passes.num_rows:
-        return Passes(passes.target, source, passes.layout)
+        same = copy(passes)
+        same.cost = 0
+        return same
     rows = np.sort(rng.choice(passes.num_rows, max(number, 1), replace=False, shuffle=False))
     return Passes(passes.target, source, passes.layout, rows)
 
 
-def _first_scale(passes: Passes, source: Any, flat: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def first_scale(passes: Passes, source: Any, flat: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Standard deviations for want of better ones: from the prior's curvature and the squared gradients at theta_0."""
     curvature = np.abs(_prior_diagonal(passes, 0, passes.layout.size, flat, rng)) + _squares(passes, source, flat, rng)
     return 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0))
@@ -105,7 +108,7 @@ def _root(passes: Passes, source: Any, flat: np.ndarray, rng: np.random.Generato
     blocks, positive, stop = [], True, 0
     for shape in passes.layout.shapes:
         start, stop = stop, stop + prod(shape)
-        few = _rows(passes, source, _MOST_PRODUCTS / ((stop - start) * passes.layout.size), rng)
+        few = some_rows(passes, source, _MOST_PRODUCTS / ((stop - start) * passes.layout.size), rng)
         if stop - start <= _MOST_IN_A_BLOCK:
             block, sound = _dense_block(few, start, stop, flat)
         else:
@@ -131,7 +134,7 @@ def _diagonal_block(
     total, stand_in = prior + squares, np.abs(prior) + squares
     if few.arrays is None:
         total = prior
-    elif few.num_rows >= min(_FEWEST_ROWS, few.scale * few.num_rows):
+    elif few.scale == 1.0:
         total = prior - few.over(partial(_diagonal, few.target, few.layout, start, stop, flat))
     if not np.all(stand_in > 0.0):
         raise AnchorError(
@@ -143,10 +146,10 @@ def _diagonal_block(
 
 
 def _squares(passes: Passes, source: Any, flat: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sum over the data of the squared gradients of one datum each, from random rows."""
+    """Sum over the data of the squared gradients of one datum each; from random rows where all are too many."""
     if source is None:
         return np.zeros(passes.layout.size)
-    few = _rows(passes, source, max(_FISHER_FLOATS / passes.layout.size, _FEWEST_ROWS), rng)
+    few = some_rows(passes, source, max(_MOST_SQUARES / passes.layout.size, _FEWEST_ROWS), rng)
     squares = few.over(partial(_squared_grads, passes.target, passes.layout, flat))
     passes.cost += few.cost
     return squares

@@ -98,8 +98,10 @@ def _in_rounds(program: Program, parts: Parts, z: Array, theta: Array, here: Her
 
         if not program.host_gather:
             return total + _scaled_term(program, parts, theta, taken())
-        gathered = partial(_gathered, program, here.page, here.at * here.rounds[0] + r)
-        batch = lax.cond(r < here.rounds[0], gathered, taken)
+        place = here.at * here.rounds[0] + r
+        # The rounds of a single step may be more than the buffer holds.
+        there = (r < here.rounds[0]) & (place < program.capacity)
+        batch = lax.cond(there, partial(_gathered, program, here.page, place), taken)
         return total + _scaled_term(program, parts, theta, batch)
 
     term = lax.fori_loop(0, count, add, jnp.zeros_like(z)) / count.astype(z.dtype)

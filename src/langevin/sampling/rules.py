@@ -21,7 +21,9 @@ NEAR_GAUSSIAN = 0.98
 # Below this importance ESS fraction of the Laplace draws no interval is given. Funnels have .01. Skewed posteriors
 # that are answered well have .6 to .9, and from 200 draws less than .05 in one set-up of 200. The Pareto index of the
 # weights is no help: from so few draws it exceeds 1 in 3% of the set-ups of good targets, in a third of a Cauchy's.
-LEAST_ESS = 0.05
+_LEAST_ESS = 0.05
+# That of a single parameter, which is not a matter of chance: what skewed posteriors that are answered well have.
+_LEAST_ESS_ALONE = 0.6
 # Gradient noise may inflate the variance by half a percent at 4000 recorded steps, and less as the bars shrink.
 _INFLATION, _AT_STEPS = 0.005, 4000
 # A minibatch larger than this share of the data is better replaced by all of them; so are those of few data.
@@ -44,6 +46,11 @@ _LARGE_BATCH = 100
 Order = Literal["exact", "plain", "cv1", "cv2"]
 
 
+def least_ess(pilot: Pilot) -> float:
+    """The effective share of the draws below which no interval is given."""
+    return _LEAST_ESS_ALONE if pilot.by_parameter else _LEAST_ESS
+
+
 @dataclass(frozen=True)
 class Rules:
     """What the pilot says about steps and batches of one posterior; num_data = 0 for a target without data."""
@@ -59,7 +66,8 @@ class Rules:
     def of(cls, anchor: Anchor, pilot: Pilot, num_data: int) -> "Rules":
         """Second-order control variates where there is a dense Hessian, else the quieter of the first two orders."""
         dimension = anchor.layout.size
-        near = pilot.ess >= LEAST_ESS and pilot.ess ** (1.0 / dimension) >= NEAR_GAUSSIAN
+        per_direction = pilot.ess if pilot.by_parameter else pilot.ess ** (1.0 / dimension)
+        near = pilot.ess >= least_ess(pilot) and per_direction >= NEAR_GAUSSIAN
         if not num_data:
             return cls(0, dimension, "exact", near, 0.0, 0.0)
         order: Order = "cv2" if anchor.dense else "cv1" if pilot.noise["cv1"] < pilot.noise["plain"] else "plain"

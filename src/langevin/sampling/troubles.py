@@ -9,7 +9,7 @@ from langevin.analysis.statuses import BY_WORD
 from langevin.anchor import Anchor
 from langevin.engine.program import BASE_ROW
 from langevin.pilot import Pilot
-from langevin.sampling.rules import LEAST_ESS, Rules
+from langevin.sampling.rules import Rules, least_ess
 from langevin.survey import Survey
 
 if TYPE_CHECKING:
@@ -62,13 +62,14 @@ def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps
         )
     if pilot.outside > 0:
         found.append(_CUT)
-    if not pilot.ess >= LEAST_ESS:
+    if not pilot.ess >= least_ess(pilot):
+        where = " in its worst direction" if pilot.by_parameter else ""
         found.append(
             Trouble(
                 "not_gaussian",
                 f"the posterior is far from its Gaussian approximation: importance sampling from that keeps "
-                f"{pilot.ess:.1%} of its draws effective, and {LEAST_ESS:.0%} is the least that is accepted. "
-                f"Reparametrise (non-centred, log scale), or sample with method='exact'.",
+                f"{pilot.ess:.1%} of its draws effective{where}, and {least_ess(pilot):.0%} is the least that is "
+                f"accepted. Reparametrise (non-centred, log scale), or sample with method='exact'.",
             )
         )
     if num_steps is not None and num_steps + BASE_ROW <= rules.least_steps:

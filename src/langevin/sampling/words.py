@@ -164,8 +164,8 @@ def explain(result: "Result") -> str:
         f"The posterior has {_many(rules.dimension, 'parameter')} and {_data(rules)}. Its mode was found first, at a "
         f"cost of {_amount(plan.anchor.cost / plan.num_data, rules)}; the curvature there ({_whitening(plan)}) "
         f"makes a Gaussian approximation, and its sds are the unit of length. Importance sampling from it would keep "
-        f"{pilot.ess:.0%} of the draws effective, so the posterior counts as "
-        + ("near-Gaussian." if rules.near_gaussian else "not near-Gaussian, and steps are halved."),
+        f"{pilot.ess:.0%} of the draws effective{' in the worst direction' * pilot.by_parameter}, so the posterior "
+        "counts as " + ("near-Gaussian." if rules.near_gaussian else "not near-Gaussian, and steps are halved."),
         _searched(plan),
         f"{_many(len(plan.chains), 'chain')} made {result.session.steps:,} Leimkuhler-Matthews steps each, from draws "
         f"of the Gaussian approximation, with {_batch(n, rules)}{grown} and {_GRADIENTS[rules.order]}. "
