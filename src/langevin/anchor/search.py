@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from langevin.anchor.approximation import Anchor
-from langevin.anchor.curvature import positive_root
+from langevin.anchor.curvature import Curvature, inverse_root, positive_root
 from langevin.anchor.large import climb
 from langevin.anchor.newton import EXACT, NEAR, Point, newton
 from langevin.anchor.passes import Passes, chunk_size
@@ -140,7 +140,8 @@ def _anchor_at(point: Point, passes: Passes, has_data: bool) -> Anchor:
         raise AnchorError(
             "the posterior mode cannot be written in float32: rounded, it has no positive definite Hessian. A log "
             "density that grows without bound looks so (constant data, a standard deviation that can reach 0); "
-            "rescale the parameters, or use a proper prior."
+            "rescale the parameters, or use a proper prior.",
+            improper=True,
         )
     sd = np.sqrt(np.sum(root**2, axis=1))
     narrow = np.argmin(sd / np.maximum(np.abs(point.flat), 1e-300))
@@ -148,7 +149,8 @@ def _anchor_at(point: Point, passes: Passes, has_data: bool) -> Anchor:
         raise AnchorError(
             f"the posterior mode is at {layout.names[narrow]} = {point.flat[narrow]:.6g} with a standard deviation of "
             f"only {sd[narrow]:.3g}: the log density seems to grow without bound (constant data, a standard deviation "
-            f"that can reach 0). Use a proper prior, or rescale the parameter."
+            f"that can reach 0). Use a proper prior, or rescale the parameter.",
+            improper=True,
         )
     return Anchor(
         theta=point.flat,

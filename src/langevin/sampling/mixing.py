@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from langevin.coordinates import Unpaired
-from langevin.sampling.troubles import Trouble
+from langevin.sampling.tails import FEWEST_MOMENTS
+from langevin.sampling.troubles import Trouble, point, reach
 from langevin.survey import Survey
 
 if TYPE_CHECKING:
@@ -75,17 +76,18 @@ def largest_share(ledger: "Ledger") -> float:
     return share if share > _MUCH_LARGER * 2.0 * np.log(len(flat)) / len(flat) else 0.0
 
 
-def after_exact(ledger: "Ledger", survey: Survey) -> tuple[Trouble, ...]:
-    """What an exact run has shown against itself."""
+def after_exact(ledger: "Ledger", survey: Survey, moments: float) -> tuple[Trouble, ...]:
+    """What an exact run has shown against itself; `moments` is how many of them its posterior has."""
     found = []
     worst, travelled, broken = float(np.max(r_hat(ledger))), changes(ledger, survey), divergences(ledger)
     if travelled is not None and travelled < _FEWEST_CHANGES:
         found.append(
             Trouble(
                 "several_modes",
-                f"the posterior has {len(survey.modes) + 1} modes that were found, and the chains changed between them "
-                f"{travelled} times only: how much of the mass each one holds is not known. Reparametrise, give a "
-                f"prior that decides between them, or run for much longer.",
+                f"{survey.elsewhere} of {survey.num_starts} starts, spread {reach(survey)} posterior sds about the "
+                f"mode at {point(survey.home)}, climbed to another mode, e.g. {point(survey.modes[0])}, and the chains "
+                f"changed between them {travelled} times only: how much of the mass each one holds is not known. "
+                f"Reparametrise, give a prior that decides between them, or run for much longer.",
             )
         )
     elif not worst <= MOST_R_HAT:
@@ -98,7 +100,16 @@ def after_exact(ledger: "Ledger", survey: Survey) -> tuple[Trouble, ...]:
             )
         )
     share = largest_share(ledger)
-    if share > _MOST_OF_A_VARIANCE:
+    if moments < FEWEST_MOMENTS:
+        found.append(
+            Trouble(
+                "heavy_tails",
+                f"far out the density falls like a power of the distance, so slowly that only moments below "
+                f"{moments:.2g} exist, and an sd with its bar needs {FEWEST_MOMENTS:.0f}. Look at quantiles instead, "
+                f"or use a prior with lighter tails.",
+            )
+        )
+    elif share > _MOST_OF_A_VARIANCE:
         found.append(
             Trouble(
                 "heavy_tails",

@@ -153,4 +153,4 @@ class ExactPace(Pace):
         return int((1.0 if m else 0.5) * room / (chains * gradients))
 
     def _hopeless(self, ledger: Ledger, statuses: set[str]) -> bool:
-        return bool(after_exact(ledger, self.plan.survey))
+        return bool(after_exact(ledger, self.plan.survey, np.inf))

@@ -111,7 +111,7 @@ class Result:
     def troubles(self) -> tuple[Trouble, ...]:
         """What stands against trusting the numbers, each with its status and a remedy; empty for a clean run."""
         if self.session.tuned is not None:
-            return after_exact(self.ledger, self.plan.survey)
+            return after_exact(self.ledger, self.plan.survey, self.session.tuned.moments)
         known = tuple(trouble for trouble in self.plan.troubles if trouble.status != "too_few_batches")
         survey, rules = self.plan.survey, self.plan.rules
         found = after(self.ledger, survey, rules, self.session.batch_size, self.session.outside)

@@ -20,6 +20,7 @@ from langevin.sampling.mixing import after_exact
 from langevin.sampling.pace import ExactPace, Pace
 from langevin.sampling.planning import Plan, allowed_passes
 from langevin.sampling.strategies import Tuned, exact_call, minibatch_call
+from langevin.sampling.tails import moments
 from langevin.sampling.warmup import last_positions, warm_up
 from langevin.startup import COMPILED_QUICKLY, own_programs
 from langevin.target import Layout, Target
@@ -89,13 +90,15 @@ class Session:
         limit = plan.budget.time_limit
         with set_up(None if limit is None else began + limit):
             tuned = warm_up(self.target, self.source, plan)
+            if tuned.anchor.dense:
+                tuned = replace(tuned, moments=moments(self.target, self.source, tuned.anchor, plan.seed))
         spent = self.seconds + monotonic() - started
         budget = replace(plan.budget, passes=allowed_passes(plan, plan.budget))
         fresh = replace(self, tuned=tuned, ledger=None, run=None, seconds=spent, batch_size=plan.rules.num_data)
         done = fresh.spend(budget, began, progress)
         for _ in range(_RETRIES):
             assert done.ledger is not None and done.tuned is not None
-            words = [trouble.status for trouble in after_exact(done.ledger, plan.survey)]
+            words = [trouble.status for trouble in after_exact(done.ledger, plan.survey, tuned.moments)]
             if done.stopped in ("interrupted", "time_limit") or words != ["divergences"]:
                 break
             # Paths that broke off ask for shorter steps; a chain that goes on from where it was need not settle.

@@ -30,7 +30,8 @@ class Tuned:
 
     `delta` is the step, `anchor` the Gaussian whose root is the unit of length and whose Poisson solution corrects the
     averages: Laplace's, or the one with the moments of the warm-up's draws (`refitted`). `starts`: where the chains
-    stood at its end, flat, (chains, d). `divergences`: share of its last steps. `cost` in datum visits.
+    stood at its end, flat, (chains, d). `divergences`: share of its last steps. `moments`: how many moments the tails
+    leave to the posterior. `cost` in datum visits.
     """
 
     delta: float
@@ -39,6 +40,7 @@ class Tuned:
     refitted: bool
     divergences: float
     cost: float
+    moments: float = np.inf
 
 
 def minibatch_call(target: Target, source: DataSource | None, plan: Plan, batch_size: int) -> Prepared:

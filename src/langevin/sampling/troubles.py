@@ -48,8 +48,8 @@ def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps
             Trouble(
                 "several_modes",
                 f"{survey.elsewhere} of {survey.num_starts} starts, spread {reach(survey)} posterior sds about the "
-                f"mode, climbed to another mode, e.g. {_point(survey.modes[0])}: the chains describe the one at "
-                f"{_point(anchor.theta)} only. Reparametrise, or sample with method='exact'.",
+                f"mode, climbed to another mode, e.g. {point(survey.modes[0])}: the chains describe the one at "
+                f"{point(anchor.theta)} only. Reparametrise, or sample with method='exact'.",
             )
         )
     if not anchor.converged:
@@ -135,7 +135,8 @@ def reach(survey: Survey) -> str:
     return f"{min(survey.spread):.0f} to {max(survey.spread):.0f}"
 
 
-def _point(theta: np.ndarray) -> str:
+def point(theta: np.ndarray) -> str:
+    """The first coordinates of a flat point."""
     shown = ", ".join(f"{value:.3g}" for value in theta[:4])
     return f"({shown}{', ...' if len(theta) > 4 else ''})"
 
