@@ -30,6 +30,7 @@ from langevin.kernels import (  # noqa: E402
     Kernel,
     LeimkuhlerMatthews,
 )
+from langevin.mixed import covariance_root, groups, marginal  # noqa: E402
 from langevin.observables import Marginals, Moments  # noqa: E402
 from langevin.sampling import Plan, Result, load, plan, sample  # noqa: E402
 from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps  # noqa: E402
@@ -92,10 +93,13 @@ __all__ = [
     "WithoutReplacement",
     "adapt_step",
     "check_steps",
+    "covariance_root",
     "estimate",
+    "groups",
     "laplace",
     "load",
     "log_sigmoid",
+    "marginal",
     "models",
     "plan",
     "quantiles",
