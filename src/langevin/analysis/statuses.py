@@ -51,6 +51,11 @@ ALL = (
         "Extend the run.",
     ),
     Status(
+        "quadrature",
+        "the error of integrating latent effects out by quadrature is larger than the standard error",
+        "Take more nodes: lv.marginal(..., nodes=...).",
+    ),
+    Status(
         "bias_dominates",
         "the estimated bias is larger than the standard error",
         "Steps fall as a run goes on: extend it, or take smaller ones.",

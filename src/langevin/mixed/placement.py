@@ -20,6 +20,8 @@ _NEAR = 1e-3
 _MOST_EVALUATIONS = 60
 # A step that did not gain is shortened to where a parabola says, within these factors.
 _SHORTEST, _LONGEST = 1 / 16, 1 / 2
+# The next one may be so many times as long a share of Newton's.
+_GROWTH = 8.0
 # Pivots smaller than this share of the diagonal, or negative, are not those of a mode.
 _LEAST_PIVOT = 1e-6
 
@@ -72,21 +74,21 @@ def place(log_density: Callable[[Array], Array], size: int, dtype: Any) -> Place
         factor = _cholesky(-hessian)
         step = _solve_upper(factor, _solve_lower(factor, grad))
         decrement = jnp.dot(grad, step)
-        # Below its rounding a value cannot be seen to rise.
-        slack = 8.0 * jnp.finfo(dtype).eps * jnp.abs(value)
-        risen = (value >= state.value - slack) & jnp.isfinite(decrement)
+        # Within a sd of the mode a rise may drown in the rounding of large terms: there a slope that shrinks will do.
+        shrunk = (state.decrement < 1.0) & (decrement < 0.25 * state.decrement)
+        risen = ((value >= state.value) | shrunk) & jnp.isfinite(decrement)
         expected = state.share * state.decrement
         parabola = 0.5 * expected / (expected - (value - state.value))
         shorter = state.share * jnp.clip(jnp.nan_to_num(parabola), _SHORTEST, _LONGEST)
-        new = _State(state.count, trial, value, factor, step, decrement, jnp.ones_like(state.share))
+        longer = jnp.minimum(_GROWTH * state.share, 1.0)
+        new = _State(state.count, trial, value, factor, step, decrement, longer)
         kept = state._replace(share=shorter)
         chosen = jax.tree.map(lambda a, b: jnp.where(risen, a, b), new, kept)
         return chosen._replace(count=state.count + 1)
 
-    zero = jnp.zeros((), dtype)
-    start = _State(
-        jnp.int32(0), zero + jnp.zeros(size, dtype), zero - jnp.inf, directions, jnp.zeros(size, dtype), zero + jnp.inf, zero + 1
-    )
+    origin, one = jnp.zeros(size, dtype), jnp.ones((), dtype)
+    # The first evaluation is at 0 and better than none.
+    start = _State(jnp.int32(0), origin, -jnp.inf * one, directions, origin, jnp.inf * one, one)
     end = lax.while_loop(lambda s: (s.decrement > _NEAR) & (s.count < _MOST_EVALUATIONS), body, start)
     last = jnp.where(end.decrement <= _NEAR, end.step, jnp.zeros_like(end.step))
     return Placement(end.centre + last, end.factor)

@@ -12,6 +12,7 @@ from langevin.anchor import Anchor, laplace
 from langevin.data.source import DataSource, as_source
 from langevin.engine.checks import read_chains, require, whole_number
 from langevin.limits import set_up
+from langevin.mixed.error import quadrature_error
 from langevin.pilot import Pilot, pilot
 from langevin.sampling.budget import Budget
 from langevin.sampling.rules import WANTED_STEPS, Rules
@@ -52,6 +53,8 @@ class Plan:
     seed: int
     setup_cost: int
     setup_seconds: float
+    # What more nodes would change in means and sds, (2, d), in posterior sds; None without latent effects.
+    quadrature: np.ndarray | None = None
 
     @property
     def num_data(self) -> int:
@@ -173,5 +176,6 @@ def made(
         chains=chains,
         seed=seed,
         setup_cost=anchor.cost + measured.cost + modes.cost,
+        quadrature=quadrature_error(target, source, anchor, seed),
         setup_seconds=monotonic() - began,
     )

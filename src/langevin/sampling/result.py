@@ -21,7 +21,7 @@ from langevin.sampling.budget import Budget
 from langevin.sampling.expectation import expectation, quieter
 from langevin.sampling.planning import Plan
 from langevin.sampling.session import Session
-from langevin.sampling.troubles import Trouble, after
+from langevin.sampling.troubles import Trouble, after, of_quadrature
 
 PyTree = Any
 
@@ -105,12 +105,20 @@ class Result:
         known = tuple(trouble for trouble in self.plan.troubles if trouble.status != "too_few_batches")
         survey, rules = self.plan.survey, self.plan.rules
         found = after(self.ledger, survey, rules, self.session.batch_size, self.session.outside)
-        return tuple(dict.fromkeys(known + found))
+        corrected = estimate(self.ledger, "corrected")
+        by_nodes = of_quadrature(self.plan.quadrature, corrected["theta.mean"], corrected["theta.sd"])
+        return tuple(dict.fromkeys(known + found + by_nodes))
 
     @cached_property
     def _estimates(self) -> dict[str, Estimate]:
         corrected, raw = estimate(self.ledger, "corrected"), self.raw
-        return {name: self._judged(quieter(corrected[name], raw[name])) for name in corrected}
+        found = {name: quieter(corrected[name], raw[name]) for name in corrected}
+        if self.plan.quadrature is not None:
+            scale = found["theta.sd"].value
+            for name, error in zip(("theta.mean", "theta.sd"), self.plan.quadrature, strict=True):
+                bias = np.hypot(np.nan_to_num(found[name].bias), error * scale)
+                found[name] = replace(found[name], bias=bias)
+        return {name: self._judged(one) for name, one in found.items()}
 
     @cached_property
     def raw(self) -> dict[str, Estimate]:

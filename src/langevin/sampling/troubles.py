@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from langevin.analysis.statuses import BY_WORD
+from langevin.analysis.value import Estimate
 from langevin.anchor import Anchor
 from langevin.engine.program import BASE_ROW
 from langevin.pilot import Pilot
@@ -127,6 +128,17 @@ def after(ledger: "Ledger", survey: Survey, rules: Rules, batch_size: int, outsi
             )
         )
     return tuple(found)
+
+
+def of_quadrature(error: np.ndarray | None, mean: Estimate, sd: Estimate) -> tuple[Trouble, ...]:
+    """Whether integrating latent effects out leaves more than the error bars hold; `error` as in `Plan.quadrature`."""
+    if error is None or not np.any(error > np.stack([mean.stderr, sd.stderr]) / sd.value):
+        return ()
+    seen = (
+        f"more quadrature nodes would move a mean by up to {error[0].max():.2g} posterior sds and an sd by up to "
+        f"{error[1].max():.2g}, which is more than a standard error. {BY_WORD['quadrature'].remedy}"
+    )
+    return (Trouble("quadrature", seen),)
 
 
 def reach(survey: Survey) -> str:
