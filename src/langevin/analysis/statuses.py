@@ -52,7 +52,7 @@ ALL = (
     ),
     Status(
         "quadrature",
-        "the error of integrating latent effects out by quadrature is larger than the standard error",
+        "the error of integrating latent effects out by quadrature is more than the error bars hold",
         "Take more nodes: lv.marginal(..., nodes=...).",
     ),
     Status(

@@ -92,6 +92,13 @@ def groups(data: Mapping[str, PyTree], by: Any) -> Groups:
     return Groups({**arrays, "mask": mask}, len(names), labels=names, sizes=sizes)
 
 
+def group_numbers(groups: np.ndarray, num_groups: int) -> np.ndarray:
+    """The numbers of groups that have no labels, checked."""
+    if groups.dtype.kind not in "iu" or groups.size == 0 or groups.min() < 0 or groups.max() >= num_groups:
+        raise ValueError(f"groups must be numbers from 0 to {num_groups - 1}, got {groups.tolist()}.")
+    return groups
+
+
 def _check_labels(labels: np.ndarray, num_rows: int) -> None:
     if labels.shape != (num_rows,):
         raise ValueError(

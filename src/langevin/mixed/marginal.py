@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from math import log, pi, prod
+from math import prod
 from typing import Any
 
 import jax
@@ -33,9 +33,15 @@ class Marginal:
     def __call__(self, theta: PyTree, group: PyTree) -> Array:
         """The log likelihood of one group."""
         placement = self.placed(theta, group)
-        terms = self.log_terms(placement, theta, group)
+        terms = self._log_terms(placement.at(self._points(placement)), theta, group)
         top = lax.stop_gradient(jnp.max(terms))
         return top + placement.log_volume + jnp.log(jnp.sum(jnp.exp(terms - top)))
+
+    def weighted(self, theta: PyTree, group: PyTree) -> tuple[Array, Array]:
+        """Nodes (K, D) and weights (K,) that sum to one: the law of z given theta and the group."""
+        placement = self.placed(theta, group)
+        z = placement.at(self._points(placement))
+        return z, jax.nn.softmax(self._log_terms(z, theta, group))
 
     @property
     def size(self) -> int:
@@ -53,12 +59,13 @@ class Marginal:
         fixed, group = lax.stop_gradient((theta, group))
         return place(lambda z: self.log_joint(fixed, z.reshape(self.shape), group).astype(dtype), self.size, dtype)
 
-    def log_terms(self, placement: Placement, theta: PyTree, group: PyTree) -> Array:
+    def _points(self, placement: Placement) -> Array:
+        return jnp.asarray(rule(self.nodes, self.size)[0], placement.centre.dtype)
+
+    def _log_terms(self, z: Array, theta: PyTree, group: PyTree) -> Array:
         """log_joint at every node plus the logarithm of the node's weight, (nodes^D,)."""
-        x, log_weight = rule(self.nodes, self.size)
-        z = placement.at(jnp.asarray(x, placement.centre.dtype))
         values = jax.vmap(lambda one: self.log_joint(theta, one.reshape(self.shape), group))(z)
-        return values + jnp.asarray(log_weight, placement.centre.dtype)
+        return values + jnp.asarray(rule(self.nodes, self.size)[1], z.dtype)
 
 
 @cache

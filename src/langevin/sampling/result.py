@@ -17,6 +17,9 @@ from langevin.analysis.value import Estimate
 from langevin.data.source import ArraySource
 from langevin.engine.draws import Draws
 from langevin.engine.ledger import Ledger
+from langevin.mixed.groups import Groups, group_numbers
+from langevin.mixed.latent import Latent, latent
+from langevin.mixed.marginal import Marginal
 from langevin.sampling.budget import Budget
 from langevin.sampling.expectation import expectation, quieter
 from langevin.sampling.planning import Plan
@@ -106,7 +109,7 @@ class Result:
         survey, rules = self.plan.survey, self.plan.rules
         found = after(self.ledger, survey, rules, self.session.batch_size, self.session.outside)
         corrected = estimate(self.ledger, "corrected")
-        by_nodes = of_quadrature(self.plan.quadrature, corrected["theta.mean"], corrected["theta.sd"])
+        by_nodes = of_quadrature(self.plan.quadrature, self.plan.budget.precision, corrected["theta.mean"], corrected["theta.sd"])
         return tuple(dict.fromkeys(known + found + by_nodes))
 
     @cached_property
@@ -176,6 +179,24 @@ class Result:
         indicator, has status `uncorrected`.
         """
         return self._judged(expectation(self.ledger, phi, data))
+
+    def latent(self, groups: ArrayLike) -> Latent:
+        """Posterior mean, sd and 2.5%, 50% and 97.5% quantiles of these groups' latent effects, with error bars.
+
+        groups: labels, where the data came from `lv.groups`, else numbers. For targets made with `lv.marginal`. Cost:
+        about three evaluations of each group at every kept draw.
+        """
+        target, source = self.session.target, self.session.source
+        if target is None or source is None:
+            raise ValueError("latent needs the target and the data: lv.load(path, target, data).")
+        if not isinstance(target.log_likelihood, Marginal):
+            raise ValueError(
+                "latent needs a target whose latent effects were integrated out, and this one has none. "
+                "Use lv.Target(log_prior, lv.marginal(log_joint))."
+            )
+        names = np.atleast_1d(np.asarray(groups))
+        numbers = source.numbers(names) if isinstance(source, Groups) else group_numbers(names, source.num_data)
+        return latent(self.expectation, target.log_likelihood, self.plan.anchor, source.take(numbers), names)
 
     def summary(self, level: float = 0.95) -> Summary:
         """Columns over the flat parameters.
