@@ -16,7 +16,11 @@ def table(num_groups=200, seed=0, sd=1.0, binary=True):
     rng = np.random.default_rng(seed)
     town = rng.permutation(np.repeat(np.arange(num_groups), rng.integers(3, 12, num_groups)))
     eta = 0.3 + sd * rng.normal(size=num_groups)[town]
-    y = np.where(rng.random(len(town)) < 1 / (1 + np.exp(-eta)), 1.0, -1.0) if binary else eta + rng.normal(size=len(town))
+    y = (
+        np.where(rng.random(len(town)) < 1 / (1 + np.exp(-eta)), 1.0, -1.0)
+        if binary
+        else eta + rng.normal(size=len(town))
+    )
     return {"y": y, "town": town}
 
 
@@ -45,7 +49,8 @@ def test_groups_hold_every_row_once_and_padding_repeats_the_first():
     for j in (0, 57, 199):
         mine = rows["town"] == data.labels[j]
         np.testing.assert_array_equal(data.arrays["x"]["deep"][j][mask[j]], rows["x"]["deep"][mine])
-        np.testing.assert_array_equal(data.arrays["x"]["deep"][j][~mask[j]], rows["x"]["deep"][mine][:1].repeat((~mask[j]).sum(), 0))  # fmt: skip
+        padding = data.arrays["x"]["deep"][j][~mask[j]]
+        np.testing.assert_array_equal(padding, np.broadcast_to(rows["x"]["deep"][mine][:1], padding.shape))
     assert data.padding == pytest.approx(1 - len(rows["y"]) / mask.size)
 
 

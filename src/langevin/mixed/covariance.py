@@ -44,5 +44,3 @@ def covariance_root(log_sd: Array, partial: Array) -> Array:
         start += i
         rows.append(jnp.stack([*row, left, *[jnp.zeros_like(left)] * (size - i - 1)]))
     return jnp.exp(log_sd)[:, None] * jnp.stack(rows)
-
-

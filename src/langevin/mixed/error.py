@@ -30,7 +30,7 @@ _FLOATS = 2**16
 def quadrature_error(target: Target, source: DataSource | None, anchor: Anchor, seed: int) -> np.ndarray | None:
     """What more nodes would change, (2, d): posterior means and sds, in posterior sds; None without quadrature.
 
-    With e(theta) the sum over groups of the gradients' differences, fine minus coarse, and Sigma the posterior covariance,
+    With e(theta) the sum over groups of the gradients' differences, fine minus coarse, and Sigma the covariance,
 
         shift of the mean = Sigma e,    change of the covariance = Sigma (de/dtheta) Sigma
 

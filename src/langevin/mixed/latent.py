@@ -70,7 +70,7 @@ def latent(
         # Every part has the same shape, so that it is compiled once.
         rows = np.resize(np.arange(start, min(start + _AT_ONCE, count)), min(_AT_ONCE, count))
         parts.append(expectation(standardised, jax.tree.map(lambda leaf, r=rows: leaf[r], (arrays, centre, scale))))
-    fields = {name: np.concatenate([getattr(part, name) for part in parts])[:count] for name in _FIELDS}
+    fields: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts])[:count] for name in _FIELDS}
     found = replace(parts[0], **fields, laplace=None)
     shape = (count, *likelihood.shape)
     return Latent(
@@ -133,7 +133,9 @@ def _quantiles(found: Estimate, centre: np.ndarray, scale: np.ndarray) -> Estima
         at[(slice(None), *where)] = inverse(wanted)
         slope[(slice(None), *where)] = inverse(wanted, 1) * np.sqrt(2 * np.pi) * np.exp(0.5 * wanted**2)
     nearest = 2 + np.abs(at[..., None] - _GRID).argmin(axis=-1)
-    taken = {name: np.take_along_axis(getattr(found, name)[None], nearest[..., None], -1)[..., 0] for name in _FIELDS}
+    taken: dict[str, Any] = {
+        name: np.take_along_axis(getattr(found, name)[None], nearest[..., None], -1)[..., 0] for name in _FIELDS
+    }
     bars = _scaled(replace(found, **taken), -scale * slope, np.zeros_like(at))
     return replace(bars, value=centre + scale * at)
 

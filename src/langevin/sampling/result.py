@@ -109,7 +109,9 @@ class Result:
         survey, rules = self.plan.survey, self.plan.rules
         found = after(self.ledger, survey, rules, self.session.batch_size, self.session.outside)
         corrected = estimate(self.ledger, "corrected")
-        by_nodes = of_quadrature(self.plan.quadrature, self.plan.budget.precision, corrected["theta.mean"], corrected["theta.sd"])
+        by_nodes = of_quadrature(
+            self.plan.quadrature, self.plan.budget.precision, corrected["theta.mean"], corrected["theta.sd"]
+        )
         return tuple(dict.fromkeys(known + found + by_nodes))
 
     @cached_property
