@@ -4,9 +4,9 @@
     python -m benchmarks.mixed nuts --groups 300     # against blackjax's NUTS on the joint posterior, non-centred
 
 `large` has the rule: every number `ok`, means, sds and quantiles within 0.02 posterior sds, 180 s, 3 GB; the exit code
-is 1 otherwise. `nuts` compares the globals and 20 groups' effects in combined standard errors (NUTS's by batch means), and
-the seconds to equal error of the worst global mean: NUTS's seconds times its squared error over ours. CPU seconds stand
-beside wall-clock ones, because a busy machine stretches the latter.
+is 1 otherwise. `nuts` compares the globals and 20 groups' effects in combined standard errors (NUTS's by batch means),
+and the seconds to equal error of the worst global mean: NUTS's seconds times its squared error over ours. CPU seconds
+stand beside wall-clock ones, because a busy machine stretches the latter.
 """
 
 import argparse

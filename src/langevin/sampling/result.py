@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,13 +18,15 @@ from langevin.data.source import ArraySource
 from langevin.engine.draws import Draws
 from langevin.engine.ledger import Ledger
 from langevin.mixed.groups import Groups, group_numbers
-from langevin.mixed.latent import Latent, latent
 from langevin.mixed.marginal import Marginal
 from langevin.sampling.budget import Budget
 from langevin.sampling.expectation import expectation, quieter
 from langevin.sampling.planning import Plan
 from langevin.sampling.session import Session
 from langevin.sampling.troubles import Trouble, after, of_quadrature
+
+if TYPE_CHECKING:
+    from langevin.mixed.latent import Latent
 
 PyTree = Any
 
@@ -182,12 +184,14 @@ class Result:
         """
         return self._judged(expectation(self.ledger, phi, data))
 
-    def latent(self, groups: ArrayLike) -> Latent:
+    def latent(self, groups: ArrayLike) -> "Latent":
         """Posterior mean, sd and 2.5%, 50% and 97.5% quantiles of these groups' latent effects, with error bars.
 
         groups: labels, where the data came from `lv.groups`, else numbers. For targets made with `lv.marginal`. Cost:
         about three evaluations of each group at every kept draw.
         """
+        from langevin.mixed.latent import latent
+
         target, source = self.session.target, self.session.source
         if target is None or source is None:
             raise ValueError("latent needs the target and the data: lv.load(path, target, data).")
