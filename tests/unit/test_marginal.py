@@ -157,6 +157,8 @@ def far(kind):
     }
     family, y, size = extreme[kind]
     x = np.random.default_rng(1).normal(size=40)
+    # As lv.groups pads: other rows could overflow where the first does not, and 0 times infinity is no derivative.
+    x = np.where(rows < size, x, x[0])
     return family, single({"x": x, "y": y.astype(float), "mask": rows < size})
 
 
@@ -166,7 +168,7 @@ def test_the_mode_is_found_for_extreme_groups_and_many_thetas(kind):
     rng = np.random.default_rng(2)
     many = {
         "beta": jnp.asarray(rng.normal(size=(200, 2)) * 2, jnp.float32),
-        "log_sd": jnp.asarray(rng.normal(size=(200, 2)) * 0.7, jnp.float32),
+        "log_sd": jnp.asarray(rng.normal(size=(200, 2)), jnp.float32),
         "partial": jnp.asarray(rng.normal(size=(200, 1)), jnp.float32),
     }
     likelihood = lv.marginal(family, 2)
