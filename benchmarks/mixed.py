@@ -26,9 +26,10 @@ Array = Any
 PyTree = Any
 PRECISION, MOST_SECONDS, MOST_GIGABYTES = 0.02, 180.0, 3.0
 THETA_0 = {"beta": jnp.zeros(5), "log_sd": jnp.zeros(2), "partial": jnp.zeros(1)}
-# Disagreement beyond this many combined standard errors, among 24 to 48 numbers, comes by chance once in 10^3.
+# Disagreement beyond this many combined standard errors, among 48 numbers, comes by chance once in 3000.
 MOST_SCORE = 4.5
-CHAINS, ADAPTATION, BATCHES = 4, 500, 20
+# Batches a chain: few and long, because log sds mix slowly.
+CHAINS, ADAPTATION, BATCHES = 4, 500, 5
 
 
 def simulate(num_groups: int, seed: int = 0) -> dict[str, np.ndarray]:
