@@ -16,7 +16,7 @@ Array = Any
 # Nodes need the mode to a fraction of the latent effects' sds only: a squared distance of 1e-3 is left to one last
 # step, which squares it.
 _NEAR = 1e-3
-# A group of extreme values takes twenty evaluations, an ordinary one three to five.
+# Counts of 10^4 take a dozen evaluations, an ordinary group two to four.
 _MOST_EVALUATIONS = 60
 # A step that did not gain is shortened to where a parabola says, within these factors.
 _SHORTEST, _LONGEST = 1 / 16, 1 / 2
