@@ -31,6 +31,9 @@ from langevin.kernels import (  # noqa: E402
     Kernel,
     LeimkuhlerMatthews,
 )
+from langevin.mixed.covariance import covariance_root  # noqa: E402
+from langevin.mixed.groups import groups  # noqa: E402
+from langevin.mixed.marginal import marginal  # noqa: E402
 from langevin.observables import Marginals, Moments  # noqa: E402
 from langevin.sampling import Plan, Result, load, plan, sample  # noqa: E402
 from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps  # noqa: E402
@@ -94,10 +97,13 @@ __all__ = [
     "WithoutReplacement",
     "adapt_step",
     "check_steps",
+    "covariance_root",
     "estimate",
+    "groups",
     "laplace",
     "load",
     "log_sigmoid",
+    "marginal",
     "models",
     "plan",
     "quantiles",

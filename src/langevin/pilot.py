@@ -2,22 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import Any
 
 import jax
 import numpy as np
+from jax import lax
 
 from langevin.anchor import Anchor
-from langevin.anchor.passes import Passes
+from langevin.anchor.passes import Passes, block_size
 from langevin.anchor.roots import product, pull, push
 from langevin.data.source import DataSource
 from langevin.forces import forces
 from langevin.limits import checkpoint, set_up
 from langevin.precision import apart
-from langevin.startup import COMPILED_QUICKLY, own_programs
-from langevin.target import Layout, Target
+from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON, own_programs
+from langevin.target import Layout, Repeated, Target
 
 PyTree = Any
 
@@ -128,8 +128,9 @@ def _measured(
     u = push(root, z)
     centre = np.broadcast_to(anchor.theta, u.shape)
     points, directions = np.concatenate([anchor.theta + u, centre]), np.concatenate([np.zeros_like(u), u])
+    compiled = _soon if isinstance(target.log_likelihood, Repeated) else _quickly
     prior, likelihood = jax.tree.map(
-        np.asarray, _derivatives(target, anchor.layout, points, directions if dense else None, batch)
+        np.asarray, compiled(target, anchor.layout, points, directions if dense else None, batch)
     )
     _, _, value, grad = _remainder(prior, u)
     value = value if dense else value + 0.5 * np.sum(z**2, axis=1)
@@ -159,7 +160,6 @@ def _measured(
     return np.where(inside, value, -np.inf), row_noise, moments, noise
 
 
-@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
 def _derivatives(target: Target, layout: Layout, points: Any, directions: Any, batch: PyTree) -> tuple[list, list]:
     """[value, gradient, slope, Hessian times direction] at each point: of the log prior, and of each row's term."""
 
@@ -172,12 +172,22 @@ def _derivatives(target: Target, layout: Layout, points: Any, directions: Any, b
                 return list(value_and_grad(point))
             return [*chain(*jax.jvp(value_and_grad, (point,), (direction,)))]
 
+        def term(row: PyTree) -> list:
+            return parts(lambda theta: target.log_likelihood(theta, row))
+
         prior = parts(target.log_prior)
         if batch is None:
             return prior, []
-        return prior, jax.vmap(lambda row: parts(lambda theta: target.log_likelihood(theta, row)))(batch)
+        # A few groups at a time where each is worked through many times: tables of all would leave the cache.
+        return prior, lax.map(term, batch, batch_size=few) if few < rows else jax.vmap(term)(batch)
 
-    return jax.vmap(at)((points, directions))
+    rows = 0 if batch is None else jax.tree.leaves(batch)[0].shape[0]
+    few = rows if batch is None else next(b for b in range(block_size(target, batch), 0, -1) if rows % b == 0)
+    return lax.map(at, (points, directions)) if few < rows else jax.vmap(at)((points, directions))
+
+
+_quickly = jax.jit(_derivatives, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
+_soon = jax.jit(_derivatives, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
 
 
 def _remainder(parts: list[np.ndarray], u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

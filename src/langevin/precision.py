@@ -1,6 +1,7 @@
 """Float64 beside float32: functions whose constants JAX has not met before."""
 
 import copy
+import dataclasses
 import functools
 import types
 from collections.abc import Callable
@@ -88,8 +89,11 @@ class _Copies:
             return self.of(value.__wrapped__)
         if type(value) in (list, tuple, dict):
             return self._container(value)
-        if callable(value) and not isinstance(value, type) and not _of_a_library(type(value)):
-            return self._object(value)
+        if callable(value) and not isinstance(value, type):
+            if dataclasses.is_dataclass(value):
+                return self._dataclass(value)
+            if not _of_a_library(type(value)):
+                return self._object(value)
         return value
 
     def _container(self, value: Any) -> Any:
@@ -124,6 +128,15 @@ class _Copies:
                 twin.__globals__[name] = self.of(part)
         for new, old in zip(twin.__closure__ if twin.__closure__ is not None else (), cells, strict=True):
             new.cell_contents = self.of(old.cell_contents)
+        return twin
+
+    def _dataclass(self, value: Any) -> Any:
+        """A callable of fields, such as a marginal likelihood: its functions hold arrays as well."""
+        self.captured.append(value)
+        twin = self.made[id(value)] = copy.copy(value)
+        for field in dataclasses.fields(value):
+            # Frozen dataclasses refuse plain assignment.
+            object.__setattr__(twin, field.name, self.of(getattr(value, field.name)))
         return twin
 
     def _object(self, value: Any) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -82,6 +82,22 @@ def _name(path: tuple) -> str:
     """A parameter's name from its pytree path: {"beta": ...} -> beta; a bare array is called theta."""
     keys = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in path]
     return ".".join(keys) if keys else "theta"
+
+
+@runtime_checkable
+class Repeated(Protocol):
+    """A log likelihood that works through its datum many times, as quadrature does, and says how often."""
+
+    @property
+    def repeats(self) -> int:
+        """Evaluations of the datum for one log likelihood."""
+
+
+def arithmetic(log_likelihood: Any, arrays: PyTree) -> int:
+    """Numbers that one log likelihood of a `Repeated` kind goes through; 1 for any other."""
+    if not isinstance(log_likelihood, Repeated):
+        return 1
+    return log_likelihood.repeats * sum(max(prod(leaf.shape[1:]), 1) for leaf in jax.tree.leaves(arrays))
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,11 @@ ALL = (
         "Extend the run.",
     ),
     Status(
+        "quadrature",
+        "the error of integrating latent effects out by quadrature is more than the error bars hold",
+        "Take more nodes: lv.marginal(..., nodes=...).",
+    ),
+    Status(
         "bias_dominates",
         "the estimated bias is larger than the standard error",
         "Steps fall as a run goes on: extend it, or take smaller ones.",

@@ -12,7 +12,7 @@ from jax import lax
 
 from langevin.limits import checkpoint
 from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON
-from langevin.target import Layout, Target
+from langevin.target import Layout, Target, arithmetic
 
 PyTree = Any
 # Value, gradient, and the Hessian's products with the directions if there are any.
@@ -22,6 +22,8 @@ _CHUNK_FLOATS = 2**20
 # Rows differentiated at once. Small matrix products stay on one core, so that no sum depends on the number of cores;
 # and a few rows of a chunk cost little more than those rows.
 _BLOCK = 256
+# Where a datum is a group that quadrature goes through many times, blocks are small enough to stay in the cache.
+_BLOCK_FLOATS = 2**18
 # Up to so many rows times parameters, compiling with optimisation takes longer than it saves.
 _SMALL = 2**19
 # Directions of Hessian products at once: with the rows of a block they stand behind every number that a likelihood
@@ -43,7 +45,8 @@ class Passes:
         self.arrays = None if source is None else source.arrays
         self.num_rows = 0 if source is None else source.num_data
         # The subsample of large data shares the program of the whole.
-        compiled = _quickly if self.num_rows * layout.size <= _SMALL else _soon
+        work = self.num_rows * layout.size * arithmetic(target.log_likelihood, self.arrays)
+        compiled = _quickly if work <= _SMALL else _soon
         self.differentiate = partial(compiled, target, layout)
         if rows is not None:
             self.arrays = jax.tree.map(lambda leaf: leaf[rows], source.arrays)
@@ -133,6 +136,11 @@ def chunk_size(num_parameters: int) -> int:
     return size if size < _BLOCK else size // _BLOCK * _BLOCK
 
 
+def block_size(target: Target, batch: PyTree) -> int:
+    """Rows that are differentiated at once."""
+    return int(np.clip(_BLOCK_FLOATS // arithmetic(target.log_likelihood, batch), 1, _BLOCK))
+
+
 def log_prior(target: Target, layout: Layout) -> Callable[[jax.Array], jax.Array]:
     """The log prior of a flat vector."""
     return lambda t: target.log_prior(layout.unravel(t))
@@ -156,7 +164,7 @@ def differentiate(
     if batch is None:
         return prior, []
     num_rows = jax.tree.leaves(batch)[0].shape[0]
-    size = min(_BLOCK, num_rows)
+    size = min(block_size(target, batch), num_rows)
 
     def add(block: Any, total: list) -> list:
         start = lax.min(block * size, num_rows - size)

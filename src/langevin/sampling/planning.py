@@ -13,6 +13,7 @@ from langevin.data.source import DataSource, as_source
 from langevin.engine.checks import read_chains, require, whole_number
 from langevin.errors import AnchorError
 from langevin.limits import set_up
+from langevin.mixed.error import quadrature_error
 from langevin.pilot import Pilot, pilot
 from langevin.sampling.budget import Budget
 from langevin.sampling.rules import WANTED_STEPS, Rules
@@ -65,6 +66,8 @@ class Plan:
     because: str
     setup_cost: int
     setup_seconds: float
+    # What more nodes would change in means and sds, (2, d), in posterior sds; None without latent effects.
+    quadrature: np.ndarray | None = None
 
     @property
     def num_data(self) -> int:
@@ -201,6 +204,7 @@ def made(
         method=method,
         because="it was asked for",
         setup_cost=anchor.cost + found.pilot.cost + found.survey.cost,
+        quadrature=quadrature_error(target, source, anchor, seed),
         setup_seconds=monotonic() - began,
     )
     if method == "auto":

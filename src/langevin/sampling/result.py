@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,13 +17,18 @@ from langevin.analysis.value import Estimate
 from langevin.data.source import ArraySource
 from langevin.engine.draws import Draws
 from langevin.engine.ledger import Ledger
+from langevin.mixed.groups import Groups, group_numbers
+from langevin.mixed.marginal import Marginal
 from langevin.sampling.accuracy import best
 from langevin.sampling.budget import Budget
 from langevin.sampling.expectation import expectation
 from langevin.sampling.mixing import after_exact
 from langevin.sampling.planning import Plan
 from langevin.sampling.session import Session
-from langevin.sampling.troubles import Trouble, after
+from langevin.sampling.troubles import Trouble, after, of_quadrature
+
+if TYPE_CHECKING:
+    from langevin.mixed.latent import Latent
 
 PyTree = Any
 
@@ -110,16 +115,28 @@ class Result:
     @cached_property
     def troubles(self) -> tuple[Trouble, ...]:
         """What stands against trusting the numbers, each with its status and a remedy; empty for a clean run."""
-        if self.session.tuned is not None:
-            return after_exact(self.ledger, self.plan.survey, self.session.tuned.moments)
-        known = tuple(trouble for trouble in self.plan.troubles if trouble.status != "too_few_batches")
+        known: tuple[Trouble, ...] = ()
         survey, rules = self.plan.survey, self.plan.rules
-        found = after(self.ledger, survey, rules, self.session.batch_size, self.session.outside)
-        return tuple(dict.fromkeys(known + found))
+        if self.session.tuned is not None:
+            found = after_exact(self.ledger, survey, self.session.tuned.moments)
+        else:
+            known = tuple(trouble for trouble in self.plan.troubles if trouble.status != "too_few_batches")
+            found = after(self.ledger, survey, rules, self.session.batch_size, self.session.outside)
+        corrected = estimate(self.ledger, "corrected")
+        by_nodes = of_quadrature(
+            self.plan.quadrature, self.plan.budget.precision, corrected["theta.mean"], corrected["theta.sd"]
+        )
+        return tuple(dict.fromkeys(known + found + by_nodes))
 
     @cached_property
     def _estimates(self) -> dict[str, Estimate]:
-        return {name: self._judged(one) for name, one in best(self.ledger).items()}
+        found = best(self.ledger)
+        if self.plan.quadrature is not None:
+            scale = found["theta.sd"].value
+            for name, error in zip(("theta.mean", "theta.sd"), self.plan.quadrature, strict=True):
+                bias = np.hypot(np.nan_to_num(found[name].bias), error * scale)
+                found[name] = replace(found[name], bias=bias)
+        return {name: self._judged(one) for name, one in found.items()}
 
     @cached_property
     def raw(self) -> dict[str, Estimate]:
@@ -177,6 +194,26 @@ class Result:
         indicator, has status `uncorrected`.
         """
         return self._judged(expectation(self.ledger, phi, data))
+
+    def latent(self, groups: ArrayLike) -> "Latent":
+        """Posterior mean, sd and 2.5%, 50% and 97.5% quantiles of these groups' latent effects, with error bars.
+
+        groups: labels, where the data came from `lv.groups`, else numbers. For targets made with `lv.marginal`. Cost:
+        about three evaluations of each group at every kept draw.
+        """
+        from langevin.mixed.latent import latent
+
+        target, source = self.session.target, self.session.source
+        if target is None or source is None:
+            raise ValueError("latent needs the target and the data: lv.load(path, target, data).")
+        if not isinstance(target.log_likelihood, Marginal):
+            raise ValueError(
+                "latent needs a target whose latent effects were integrated out, and this one has none. "
+                "Use lv.Target(log_prior, lv.marginal(log_joint))."
+            )
+        names = np.atleast_1d(np.asarray(groups))
+        numbers = source.numbers(names) if isinstance(source, Groups) else group_numbers(names, source.num_data)
+        return latent(self.expectation, target.log_likelihood, self.plan.anchor, source.take(numbers), names)
 
     def summary(self, level: float = 0.95) -> Summary:
         """Columns over the flat parameters.

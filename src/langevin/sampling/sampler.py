@@ -18,7 +18,7 @@ from langevin.target import Target
 
 PyTree = Any
 # What an exact run mends. More steps are a better answer to batches that are too few, and nothing mends a hard bound.
-_DOUBTFUL = set(STATUSES) - {"ok", "hard_bound", "too_few_batches", "transient", "uncorrected"}
+_DOUBTFUL = set(STATUSES) - {"ok", "hard_bound", "quadrature", "too_few_batches", "transient", "uncorrected"}
 
 
 def sample(

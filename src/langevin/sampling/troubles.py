@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from langevin.analysis.statuses import BY_WORD
+from langevin.analysis.value import Estimate
 from langevin.anchor import Anchor
 from langevin.engine.program import BASE_ROW
 from langevin.pilot import Pilot
@@ -22,6 +23,8 @@ _MOST_FAR, _FEW_VISITS = 5e-3, 20
 _MOST_UNVISITED, _VISITED = 1.0, 5e-4
 # First-order gradients leave their noise in the chain: at most this much of the variance goes without a word.
 _MOST_INFLATION = 0.01
+# Quadrature may move a number by this many posterior sds.
+_MOST_QUADRATURE = 0.01
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,23 @@ def after(ledger: "Ledger", survey: Survey, rules: Rules, batch_size: int, outsi
             )
         )
     return tuple(found)
+
+
+def of_quadrature(
+    error: np.ndarray | None, precision: float | None, mean: Estimate, sd: Estimate
+) -> tuple[Trouble, ...]:
+    """Whether integrating latent effects out leaves more than the error bars hold; `error` as in `Plan.quadrature`.
+
+    Intervals have room for it. A hundredth of a posterior sd, or half the precision asked for, needs no word.
+    """
+    held = _MOST_QUADRATURE if precision is None else min(_MOST_QUADRATURE, 0.5 * precision)
+    if error is None or not np.any(error > np.maximum(np.stack([mean.stderr, sd.stderr]) / sd.value, held)):
+        return ()
+    seen = (
+        f"more quadrature nodes would move a mean by up to {error[0].max():.2g} posterior sds and an sd by up to "
+        f"{error[1].max():.2g}, more than the error bars hold. {BY_WORD['quadrature'].remedy}"
+    )
+    return (Trouble("quadrature", seen),)
 
 
 def reach(survey: Survey) -> str:
