@@ -80,6 +80,19 @@ def set_up(deadline: float | None = None) -> Iterator[None]:
         interrupt(f"Interrupted during the set-up, {stop}; nothing was sampled.")
 
 
+def attempted(deadline: float | None, work: Callable[[], Any]) -> Any:
+    """What the work returns; None where Ctrl-C or the deadline ended its set-up and the caller has something else."""
+    try:
+        with stop_requests() as stop_requested:
+            _set_up.limits = (stop_requested, deadline)
+            try:
+                return work()
+            finally:
+                _set_up.limits = None
+    except (_Stop, OutOfTime):
+        return None
+
+
 def checkpoint(doing: str) -> None:
     """Ends the set-up here if a limit was reached; `doing` tells the user what was under way."""
     limits = getattr(_set_up, "limits", None)

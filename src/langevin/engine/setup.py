@@ -73,11 +73,10 @@ class Prepared:
 def prepare(target: Target, data: PyTree, theta_0: PyTree, **parts: Any) -> Prepared:
     """Checks the arguments of `run` and builds its program; for a `short` run, compiling counts more than speed.
 
-    `starts` gives each chain a flat theta of its own, (chains, d). Everything happens in float32, whatever the user's
-    setting is, but for the density of exact kernels.
+    `starts`: a flat theta for each chain. All in float32, whatever the user's setting is, but densities of exact kernels.
     """
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
-    # Exact kernels compare values of the density: whoever has set x64 may need all its digits for them.
+    # Exact kernels compare densities: whoever has set x64 may need all digits for that.
     double = isinstance(parts["kernel"], ExactKernel) and wide_setting()
     narrow = apart(target) if double else for_float32(target)
     with jax.enable_x64(False):
@@ -134,8 +133,7 @@ def _prepare(
     )  # fmt: skip
     theta = np.asarray(shape.flat(theta_0), np.float32)
     centre = theta if anchor is None else anchor.theta.astype(np.float32)
-    if starts is None:
-        starts = np.tile(theta, (len(chain_numbers), 1))
+    starts = np.tile(theta, (len(chain_numbers), 1)) if starts is None else starts
     parts, columns = _parts(program, source, kernel, gradient, coordinates, anchor, centre)
     return Prepared(
         program=program,

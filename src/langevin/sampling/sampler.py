@@ -10,7 +10,7 @@ import numpy as np
 from langevin.analysis.statuses import STATUSES
 from langevin.data.source import as_source
 from langevin.errors import Diverged
-from langevin.limits import stop_requests
+from langevin.limits import attempted, stop_requests
 from langevin.sampling.planning import affordable, plan
 from langevin.sampling.result import Result
 from langevin.sampling.session import Session
@@ -60,7 +60,7 @@ def sample(
     """
     began = monotonic()
     # One request for all of it: Ctrl-C between set-up and sampling must not get lost.
-    with stop_requests():
+    with stop_requests() as stop_requested:
         source = None if data is None else as_source(data)
         if source is not None:
             # Taken before the run: arrays that the user changes later must not pass for what was sampled.
@@ -81,7 +81,13 @@ def sample(
         if reason is None:
             return result
         chosen = replace(chosen, method="exact", because=f"the chains on minibatches ended with {reason}")
-        return Result(replace(session, plan=chosen, seconds=result.session.seconds).exactly(began, progress))
+        second = replace(session, plan=chosen, seconds=result.session.seconds)
+        deadline = None if time_limit is None else began + time_limit
+        exact = attempted(deadline, lambda: second.exactly(began, progress))
+        if exact is None:
+            stopped = "interrupted" if stop_requested() else "time_limit"
+            return Result(replace(result.session, stopped=stopped))
+        return Result(exact)
 
 
 def _doubt(result: Result, began: float) -> str | None:
