@@ -73,7 +73,7 @@ class Prepared:
 def prepare(target: Target, data: PyTree, theta_0: PyTree, **parts: Any) -> Prepared:
     """Checks the arguments of `run` and builds its program; for a `short` run, compiling counts more than speed.
 
-    `starts`: a flat theta for each chain. All in float32, whatever the user's setting is, but densities of exact kernels.
+    `starts`: a flat theta for each chain. All in float32, whatever the user's setting, but densities of exact kernels.
     """
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     # Exact kernels compare densities: whoever has set x64 may need all digits for that.
