@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -165,9 +165,15 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
+@cache
+def case_of(name: str) -> Case:
+    """The same functions for every run of a process, so that they are compiled once."""
+    return CASES[name]()
+
+
 def one_run(name: str, seed: int) -> dict[str, Any]:
     """Whether each interval of a run holds the truth, by kind, with its status and seconds."""
-    case, began = CASES[name](), time.monotonic()
+    case, began = case_of(name), time.monotonic()
     result = lv.sample(case.target, case.data, case.theta_0, precision=0.05, seed=seed, progress=False)
     found = {"mean": (result.mean, case.mean), "sd": (result.sd, case.sd)}
     found["quantile"] = (result.quantiles(LEVELS), case.quantiles)
@@ -184,7 +190,7 @@ def one_run(name: str, seed: int) -> dict[str, Any]:
 
 def declined(name: str) -> str:
     """What the minibatch method alone says."""
-    case = CASES[name]()
+    case = case_of(name)
     try:
         return lv.sample(
             case.target, case.data, case.theta_0, precision=0.05, method="minibatch", progress=False
@@ -215,7 +221,7 @@ def main(arguments: list[str]) -> None:
             rows.append(
                 (
                     name,
-                    str(len(CASES[name]().mean)),
+                    str(len(case_of(name).mean)),
                     str(len(answered)),
                     *(f"{np.mean([run['inside'][kind] for run in answered]):.3f}" for kind in runs[0]["inside"]),
                     f"{width:.2f}",

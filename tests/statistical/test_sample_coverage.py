@@ -16,7 +16,7 @@ import langevin as lv
 from benchmarks.references import reference
 from benchmarks.sampled import runs
 from benchmarks.targets import problem
-from langevin.sampling import session
+from langevin.sampling import strategies
 
 LEVEL, RUNS = 1e-8, 200
 
@@ -68,7 +68,7 @@ class WrongRemainder(lv.ControlVariate):
 
 @pytest.mark.parametrize(("part", "twin"), [("LeimkuhlerMatthews", TooMuchNoise), ("ControlVariate", WrongRemainder)])
 def test_a_sabotaged_sampler_is_refused(monkeypatch, part, twin):
-    monkeypatch.setattr(session, part, twin)
+    monkeypatch.setattr(strategies, part, twin)
     pooled, _, _, _ = coverage("linear")
     assert not inside(pooled), pooled
 

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from saved import assert_same
 from scipy.special import digamma, polygamma
 
 import langevin as lv
 from langevin.sampling.planning import exact_passes
 from langevin.sampling.tails import moments
+from tests.unit.saved import assert_same
 
 # Logarithms of gamma variables of shape 1/2: far from Gaussian, with known moments.
 SKEWED = lv.Target(lambda t: jnp.sum(0.5 * t - jnp.exp(t)))

@@ -101,8 +101,8 @@ def test_only_known_kinds_are_built_and_only_inside(flat, tmp_path):
 
 def test_a_later_format_is_named(flat, tmp_path):
     flat.result.save(tmp_path)
-    _rewritten(tmp_path, lambda record: record.update(format=3, langevin="7.0"))
-    with pytest.raises(ValueError, match=r"format 3, written by langevin 7\.0"):
+    _rewritten(tmp_path, lambda record: record.update(format=99, langevin="7.0"))
+    with pytest.raises(ValueError, match=r"format 99, written by langevin 7\.0"):
         load(tmp_path)
 
 

@@ -68,6 +68,8 @@ class Plan:
     setup_seconds: float
     # What more nodes would change in means and sds, (2, d), in posterior sds; None without latent effects.
     quadrature: np.ndarray | None = None
+    # What the search for a mode had to say where there is none: the anchor is theta_0 then.
+    no_mode: str = ""
 
     @property
     def num_data(self) -> int:
@@ -174,13 +176,14 @@ def made(
     seed: int,
 ) -> Plan:
     """The plan for checked arguments."""
-    began = monotonic()
+    began, no_mode = monotonic(), ""
     try:
         found = _Found.at(target, source, theta_0, seed)
     except AnchorError as error:
         size = Layout.of(theta_0).size
         if method == "minibatch" or error.improper or size > MOST_ROUGH:
             raise
+        no_mode = str(error)
         found = _Found(rough(target, source, theta_0), Pilot.none(size), Survey.none(size))
     anchor, num_data = found.anchor, 0 if source is None else source.num_data
     rules = Rules.of(anchor, found.pilot, num_data)
@@ -205,6 +208,7 @@ def made(
         because="it was asked for",
         setup_cost=anchor.cost + found.pilot.cost + found.survey.cost,
         quadrature=quadrature_error(target, source, anchor, seed),
+        no_mode=no_mode,
         setup_seconds=monotonic() - began,
     )
     if method == "auto":

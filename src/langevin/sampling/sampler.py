@@ -9,7 +9,7 @@ import numpy as np
 
 from langevin.analysis.statuses import STATUSES
 from langevin.data.source import as_source
-from langevin.errors import Diverged
+from langevin.errors import AnchorError, Diverged
 from langevin.limits import attempted, stop_requests
 from langevin.sampling.planning import affordable, plan
 from langevin.sampling.result import Result
@@ -69,7 +69,7 @@ def sample(
         chosen = plan(target, source, theta_0, **limits, method=method, chains=chains, seed=seed)
         session = Session(target, source, chosen, chosen.batch_size, chosen.budget)
         if chosen.method == "exact":
-            return Result(session.exactly(began, progress))
+            return _told(Result(session.exactly(began, progress)))
         try:
             result = Result(session.spend(chosen.budget, began, progress))
         except Diverged:
@@ -88,6 +88,14 @@ def sample(
             stopped = "interrupted" if stop_requested() else "time_limit"
             return Result(replace(result.session, stopped=stopped))
         return Result(exact)
+
+
+def _told(result: Result) -> Result:
+    """The result of an exact run; without a mode to begin with and without an answer in the end, that is the error."""
+    refused = [trouble.text for trouble in result.troubles if trouble.refused]
+    if result.plan.no_mode and refused:
+        raise AnchorError(f"{result.plan.no_mode} Exact sampling from theta_0 did not help: {refused[0]}")
+    return result
 
 
 def _doubt(result: Result, began: float) -> str | None:
