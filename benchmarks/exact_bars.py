@@ -4,7 +4,7 @@
     python -m benchmarks.exact_bars --runs 40 banana     # fewer runs, one posterior
     python -m benchmarks.exact_bars --output docs/benchmarks/exact_bars.txt
 
-Every run is `lv.sample(target, data, theta_0, precision=0.05, seed=seed)` and nothing else. Truth is a closed form, or
+Every run is `lv.sample(target, data, theta_0, precision=0.1, seed=seed)` and nothing else. Truth is a closed form, or
 one-dimensional integrals on a grid: no reference run has an error of its own. Covered counts runs of any status but
 those without an interval, pooled over parameters; `ok` is the share of runs that say so, `declined` what
 method="minibatch" says of the same posterior at the first seed.
@@ -30,6 +30,7 @@ from benchmarks.importance import LEVELS
 from benchmarks.page import Page, output_option
 
 _GRID = 400_001
+PRECISION = 0.1
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ def case_of(name: str) -> Case:
 def one_run(name: str, seed: int) -> dict[str, Any]:
     """Whether each interval of a run holds the truth, by kind, with its status and seconds."""
     case, began = case_of(name), time.monotonic()
-    result = lv.sample(case.target, case.data, case.theta_0, precision=0.05, seed=seed, progress=False)
+    result = lv.sample(case.target, case.data, case.theta_0, precision=PRECISION, seed=seed, progress=False)
     found = {"mean": (result.mean, case.mean), "sd": (result.sd, case.sd)}
     found["quantile"] = (result.quantiles(LEVELS), case.quantiles)
     inside, errors, halves = {}, {}, {}
@@ -193,7 +194,7 @@ def declined(name: str) -> str:
     case = case_of(name)
     try:
         return lv.sample(
-            case.target, case.data, case.theta_0, precision=0.05, method="minibatch", progress=False
+            case.target, case.data, case.theta_0, precision=PRECISION, method="minibatch", progress=False
         ).status
     except (lv.AnchorError, lv.Diverged) as error:
         return type(error).__name__

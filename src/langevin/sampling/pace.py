@@ -123,8 +123,7 @@ class Pace:
             return least, "precision"
         ledger = self.run.ledger()
         statuses, worst = accuracy(ledger)
-        hopeless = m >= _LONGEST_STAGE * least and self._hopeless(ledger, statuses)
-        if hopeless or m >= self.patience * least:
+        if self._hopeless(ledger, statuses, m >= _LONGEST_STAGE * least) or m >= self.patience * least:
             return m, "precision out of reach"
         if worst <= self.budget.precision:
             return m, "precision"
@@ -132,9 +131,9 @@ class Pace:
         longer = np.fmin((worst / self.budget.precision) ** 2 * _MARGIN, _LONGEST_STAGE)
         return int(np.ceil(m * longer)) + 256, "precision"
 
-    def _hopeless(self, ledger: Ledger, statuses: set[str]) -> bool:
-        """Whether more steps would not help."""
-        return bool(statuses & _HOPELESS)
+    def _hopeless(self, ledger: Ledger, statuses: set[str], long: bool) -> bool:
+        """Whether more steps would not help, as far as a `long` run or a short one can tell."""
+        return long and bool(statuses & _HOPELESS)
 
 
 class ExactPace(Pace):
@@ -152,5 +151,7 @@ class ExactPace(Pace):
         # Paths differ in length: the second half of the room waits until their cost is known.
         return int((1.0 if m else 0.5) * room / (chains * gradients))
 
-    def _hopeless(self, ledger: Ledger, statuses: set[str]) -> bool:
-        return bool(after_exact(ledger, self.plan.survey, np.inf))
+    def _hopeless(self, ledger: Ledger, statuses: set[str], long: bool) -> bool:
+        # Paths that break off ask for shorter steps, not for more of them; chains may meet yet.
+        found = {trouble.status for trouble in after_exact(ledger, self.plan.survey, np.inf)}
+        return bool(found) if long else "divergences" in found
