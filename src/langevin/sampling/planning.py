@@ -33,8 +33,9 @@ _MOST_MOVES = 3
 MOST_ROUGH = 400
 # Gradients of a draw of the exact sampler and steps of its warm-up, in units of length that fit.
 GRADIENTS_A_DRAW, _WARM_UP_STEPS = 7.0, 200
-# Multiplications that take a few seconds: nobody who asks for an answer minds them.
-_FREE_OPERATIONS = 1e10
+# Multiplications of two cores in a second, roughly; seconds that nobody who asks for an answer minds; and seconds that
+# a call may take beyond what it was asked for, where it was given no limit.
+_OPERATIONS, _FREE_SECONDS, _MOST_SECONDS = 2e9, 5.0, 900.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +257,10 @@ def _choice(plan: Plan) -> tuple[str, str]:
     elif not words and not (everything and not plan.rules.near_gaussian):
         because = "the posterior is near enough to its Gaussian approximation"
     elif not affordable(plan):
-        because = f"exact sampling would take about {exact_passes(plan):,.0f} passes, more than the budget"
+        because = (
+            f"exact sampling would take about {exact_passes(plan):,.0f} passes and {exact_seconds(plan):,.0f} s, more "
+            f"than the budget"
+        )
     elif words:
         return "exact", f"minibatches would not do here ({words[0]})"
     else:
@@ -276,11 +280,16 @@ def allowed_passes(plan: Plan, budget: Budget) -> float | None:
     """Passes that an exact run may take: those of the budget, or the fewest that it needs, if these take no time."""
     if budget.passes is None:
         return None
-    operations = exact_passes(plan) * plan.num_data * (plan.rules.dimension + 10.0)
-    return max(budget.passes, exact_passes(plan) if operations < _FREE_OPERATIONS else 0.0)
+    return max(budget.passes, exact_passes(plan) if exact_seconds(plan) < _FREE_SECONDS else 0.0)
+
+
+def exact_seconds(plan: Plan) -> float:
+    """About how long these take where a datum is a product with each parameter and a few operations more."""
+    return exact_passes(plan) * plan.num_data * (plan.rules.dimension + 10.0) / _OPERATIONS
 
 
 def affordable(plan: Plan) -> bool:
     """Whether an exact run fits into the budget of a plan."""
-    allowed = allowed_passes(plan, plan.budget)
-    return allowed is None or exact_passes(plan) <= allowed
+    allowed, limit = allowed_passes(plan, plan.budget), plan.budget.time_limit
+    in_time = exact_seconds(plan) <= (_MOST_SECONDS if limit is None else limit)
+    return in_time and (allowed is None or exact_passes(plan) <= allowed)
