@@ -55,6 +55,8 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
         _outer.pop()
         signal.signal(signal.SIGINT, previous)
     if requested and not heard:
+        if previous is signal.default_int_handler:
+            interrupt("Interrupted as the work was ending.")
         signal.raise_signal(signal.SIGINT)
 
 

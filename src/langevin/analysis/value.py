@@ -112,7 +112,8 @@ def quieter(corrected: Estimate, raw: Estimate, exact: bool) -> Estimate:
     It removes bias as well, so a bar of the same length is reason enough to keep it; of an exact kernel, which has
     none, the shorter bar is taken.
     """
-    better = ~(corrected.stderr > (1.0 if exact else _MUCH) * raw.stderr)
+    better = ~(corrected.stderr > (1.0 if exact else _MUCH) * raw.stderr) & ~np.isnan(corrected.stderr)
+    better |= np.isnan(raw.stderr)
     other = raw.statuses if exact else worse(raw.statuses, "uncorrected")
     chosen: dict[str, Any] = {
         name: np.where(better, getattr(corrected, name), getattr(raw, name))

@@ -67,27 +67,32 @@ def sample(
             _ = source.fingerprint
         limits = {"passes": passes, "time_limit": time_limit, "precision": precision}
         chosen = plan(target, source, theta_0, **limits, method=method, chains=chains, seed=seed)
-        session = Session(target, source, chosen, chosen.batch_size, chosen.budget)
-        if chosen.method == "exact":
-            return _told(Result(session.exactly(began, progress)))
-        try:
-            result = Result(session.spend(chosen.budget, began, progress))
-        except Diverged:
-            if method == "minibatch" or not affordable(chosen):
-                raise
-            chosen = replace(chosen, method="exact", because="the chains on minibatches could not be kept finite")
-            return Result(replace(session, plan=chosen).exactly(began, progress))
-        reason = None if method == "minibatch" else _doubt(result, began)
-        if reason is None:
-            return result
-        chosen = replace(chosen, method="exact", because=f"the chains on minibatches ended with {reason}")
-        second = replace(session, plan=chosen, seconds=result.session.seconds)
-        deadline = None if time_limit is None else began + time_limit
-        exact = attempted(deadline, lambda: second.exactly(began, progress))
-        if exact is None:
-            stopped = "interrupted" if stop_requested() else "time_limit"
-            return Result(replace(result.session, stopped=stopped))
-        return Result(exact)
+        result = _sampled(Session(target, source, chosen, chosen.batch_size, chosen.budget), method, began, progress)
+        # Whoever pressed Ctrl-C while the last numbers were looked at must learn that it came.
+        return Result(replace(result.session, stopped="interrupted")) if stop_requested() else result
+
+
+def _sampled(session: Session, method: str, began: float, progress: bool | None) -> Result:
+    """Runs what the plan has chosen, and exactly after that where a run on minibatches ends in doubt."""
+    chosen = session.plan
+    if chosen.method == "exact":
+        return _told(Result(session.exactly(began, progress)))
+    try:
+        result = Result(session.spend(chosen.budget, began, progress))
+    except Diverged:
+        if method == "minibatch" or not affordable(chosen):
+            raise
+        chosen = replace(chosen, method="exact", because="the chains on minibatches could not be kept finite")
+        return Result(replace(session, plan=chosen).exactly(began, progress))
+    reason = None if method == "minibatch" else _doubt(result, began)
+    if reason is None:
+        return result
+    chosen = replace(chosen, method="exact", because=f"the chains on minibatches ended with {reason}")
+    second = replace(session, plan=chosen, seconds=result.session.seconds)
+    limit = chosen.budget.time_limit
+    exact = attempted(None if limit is None else began + limit, lambda: second.exactly(began, progress))
+    # Without the time for a second run the first one stands, with what it says of itself.
+    return result if exact is None else Result(exact)
 
 
 def _told(result: Result) -> Result:
