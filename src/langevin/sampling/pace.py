@@ -24,6 +24,7 @@ _LONGEST_STAGE = 8.0
 _MARGIN = 1.1
 # More steps shrink neither a bias nor the noise of the gradient.
 _HOPELESS = {"bias_dominates", "gradient_noise"}
+_SETTLED_BY_MORE = {"too_few_batches", "transient", "rare_excursions"}
 
 
 class Pace:
@@ -126,7 +127,9 @@ class Pace:
         if self._hopeless(ledger, statuses, m >= _LONGEST_STAGE * least) or m >= self.patience * least:
             return m, "precision out of reach"
         if worst <= self.budget.precision:
-            return m, "precision"
+            # Doubts that a longer run settles, one way or the other, are not left to the user.
+            doubtful = bool(statuses & _SETTLED_BY_MORE) and m < _LONGEST_STAGE * least
+            return 2 * m if doubtful else m, "precision"
         # A bar that is not known yet (NaN) asks for the longest stage.
         longer = np.fmin((worst / self.budget.precision) ** 2 * _MARGIN, _LONGEST_STAGE)
         return int(np.ceil(m * longer)) + 256, "precision"
