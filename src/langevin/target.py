@@ -1,6 +1,6 @@
 """The posterior: a log prior and the log likelihood of one datum, over any pytree of parameters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Protocol, runtime_checkable
@@ -10,17 +10,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from langevin import mistakes
+
 Array = jax.Array
 PyTree = Any
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a pytree of float arrays lies in one flat vector; a static, hashable value."""
+    """How a pytree of float arrays lies in one flat vector; a static, hashable value.
+
+    Leaves come in the order in which the user wrote them, where JAX would sort the keys of a dict: `order` holds their
+    places among JAX's leaves, `shapes` and `names` are in the user's order.
+    """
 
     treedef: Any
     shapes: tuple[tuple[int, ...], ...]
     names: tuple[str, ...]
+    order: tuple[int, ...]
 
     @classmethod
     def of(cls, tree: PyTree, argument: str = "theta_0") -> "Layout":
@@ -45,37 +52,66 @@ class Layout:
                     f"{argument}{jax.tree_util.keystr(path)} must be finite, got {np.asarray(leaf)!r}. "
                     f"Start from a point where the log posterior is finite."
                 )
-        shapes = tuple(np.shape(leaf) for _, leaf in paths)
+        order = tuple(_as_written(tree, treedef.unflatten(range(len(paths)))))
+        shapes = tuple(np.shape(paths[k][1]) for k in order)
         names = tuple(
-            _name(path) + (f"[{','.join(map(str, index))}]" if shape else "")
-            for (path, _), shape in zip(paths, shapes, strict=True)
+            _name(paths[k][0]) + (f"[{','.join(map(str, index))}]" if shape else "")
+            for k, shape in zip(order, shapes, strict=True)
             for index in np.ndindex(*shape)
         )
-        return cls(treedef, shapes, names)
+        return cls(treedef, shapes, names, order)
 
     @property
     def size(self) -> int:
         """Dimension d of the flat vector."""
         return sum(prod(shape) for shape in self.shapes)
 
+    def leaves(self, tree: PyTree) -> list[Any]:
+        """The arrays of a pytree of this structure, in the order of the flat vector."""
+        found = self.treedef.flatten_up_to(tree)
+        return [found[k] for k in self.order]
+
     def flat(self, tree: PyTree) -> np.ndarray:
         """The pytree as one flat float64 vector, on the host."""
-        return np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in self.treedef.flatten_up_to(tree)])
+        return np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in self.leaves(tree)])
 
     def ravel(self, tree: PyTree) -> Array:
         """The pytree as one flat vector."""
-        leaves = self.treedef.flatten_up_to(tree)
+        leaves = self.leaves(tree)
         if len(leaves) == 1:
             return jnp.reshape(leaves[0], -1)
         return jnp.concatenate([jnp.reshape(leaf, -1) for leaf in leaves])
 
     def unravel(self, flat: Any) -> PyTree:
         """The flat vector as a pytree."""
-        leaves, start = [], 0
-        for shape in self.shapes:
-            leaves.append(flat[start : start + prod(shape)].reshape(shape))
+        leaves, start = [None] * len(self.shapes), 0
+        for place, shape in zip(self.order, self.shapes, strict=True):
+            leaves[place] = flat[start : start + prod(shape)].reshape(shape)
             start += prod(shape)
-        return self.treedef.unflatten(leaves)
+        ranks = np.argsort(self.order).tolist()
+        return _rewritten(self.treedef.unflatten(leaves), self.treedef.unflatten(ranks))
+
+
+def _as_written(tree: PyTree, places: PyTree) -> Iterator[int]:
+    """The places of the leaves, dicts in their own order; `places` is a pytree of the same structure."""
+    if type(tree) is dict:
+        for key, child in tree.items():
+            yield from _as_written(child, places[key])
+    elif type(tree) in (list, tuple):
+        for child, place in zip(tree, places, strict=True):
+            yield from _as_written(child, place)
+    else:
+        yield from jax.tree.leaves(places)
+
+
+def _rewritten(tree: PyTree, ranks: PyTree) -> PyTree:
+    """The pytree with its dicts in the order of their leaves' ranks: what comes out can go in again."""
+    if type(tree) is dict:
+        keys = sorted(tree, key=lambda key: min(jax.tree.leaves(ranks[key]), default=-1))
+        return {key: _rewritten(tree[key], ranks[key]) for key in keys}
+    if type(tree) in (list, tuple):
+        return type(tree)(_rewritten(child, rank) for child, rank in zip(tree, ranks, strict=True))
+    return tree
 
 
 def _name(path: tuple) -> str:
@@ -149,30 +185,41 @@ class Target:
 
     def check(self, theta: PyTree, data: PyTree) -> None:
         """Raises, before anything is compiled, if the functions do not return scalars for these arguments."""
-        _check_scalar("log_prior", self.log_prior, theta)
+        prior = _scalar("log_prior", self.log_prior, theta)
+        mistakes.check_indices("log_prior", prior, lambda k: None)
         if self.log_likelihood is None:
             if data is not None:
                 raise ValueError(
                     "data must be None for a target without log_likelihood, got data. "
                     "Give Target a log_likelihood(theta, datum), or pass data=None."
                 )
-        elif data is None:
+            return
+        if data is None:
             raise ValueError("data must not be None: the target has a log_likelihood. Pass the observations.")
-        else:
-            datum = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), data)
-            _check_scalar("log_likelihood", self.log_likelihood, theta, datum)
+        datum = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), data)
+        likelihood = _scalar("log_likelihood", self.log_likelihood, theta, datum)
+        own, columns = len(jax.tree.leaves(theta)), jax.tree.leaves(data)
+        for k, (path, _) in enumerate(jax.tree_util.tree_leaves_with_path(theta)):
+            if mistakes.ignored(prior, range(k, k + 1)) and mistakes.ignored(likelihood, range(k, k + 1)):
+                raise ValueError(
+                    f"theta_0{jax.tree_util.keystr(path)} must be used by the model, but neither log_prior nor "
+                    f"log_likelihood depends on it: it would have no posterior. Use it, or leave it out."
+                )
+        if mistakes.ignored(likelihood, range(own, own + len(columns))):
+            raise ValueError(
+                "log_likelihood must depend on its datum, but its value is the same whatever the datum is. Use its "
+                "second argument in place of data from outside the function."
+            )
+        mistakes.check_indices("log_likelihood", likelihood, lambda k: None if k < own else _extent(columns[k - own]))
 
 
-def _check_scalar(name: str, function: Callable, *arguments: PyTree) -> None:
-    try:
-        value = jax.eval_shape(function, *arguments)
-    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
-        given = " and a datum ".join(str(jax.tree.map(jnp.shape, argument)) for argument in arguments)
-        raise ValueError(
-            f"{name} must accept theta as theta_0 has it, but failed for shapes {given}: "
-            f"{type(error).__name__}: {str(error).splitlines()[0]}. Check theta_0 against the model; a list is a "
-            f"pytree of its entries, so pass np.asarray(list) for an array."
-        ) from error
+def _extent(column: Any) -> tuple[int, int]:
+    return int(column.min()), int(column.max())
+
+
+def _scalar(name: str, function: Callable, *arguments: PyTree) -> Any:
+    """The traced function; raises unless it returns one real number."""
+    jaxpr, value = mistakes.traced(name, function, arguments)
     shape = getattr(value, "shape", None)
     if shape != ():
         raise ValueError(
@@ -182,6 +229,7 @@ def _check_scalar(name: str, function: Callable, *arguments: PyTree) -> None:
         )
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise ValueError(f"{name} must return a floating-point number, got dtype {value.dtype}.")
+    return jaxpr
 
 
 @jax.custom_jvp

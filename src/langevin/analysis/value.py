@@ -1,6 +1,6 @@
 """`Estimate`: an expectation with its standard error, its bias and a status."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,34 @@ class Estimate:
             ratio = np.exp(shift / np.where(positive, self.value, 1.0))
         return np.where(positive, self.value * ratio, np.maximum(self.value + shift, 0.0))
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the values."""
+        return self.value.shape
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        return np.array(self.value, dtype, copy=copy)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __getitem__(self, index: Any) -> "Estimate":
+        """Some of the values, each with what belongs to it."""
+
+        def chosen(part: Any) -> Any:
+            if part is None or np.ndim(part) == 0:
+                return part
+            # What is known of a setting or a chain has the leading axes of the values, a Laplace value the last ones.
+            if np.shape(part) != self.shape[-np.ndim(part) :]:
+                part = np.reshape(part, np.shape(part) + (1,) * (self.value.ndim - np.ndim(part)))
+            return np.asarray(np.broadcast_to(part, self.shape)[index])
+
+        parts = {one.name: chosen(getattr(self, one.name)) for one in fields(self) if one.name != "log_scale"}
+        return replace(self, **parts)
+
     def __str__(self) -> str:
         if self.value.size > 8:
             typical = f"median stderr {np.nanmedian(self.stderr):.2g}"
@@ -96,14 +124,20 @@ class Estimate:
         return f"Estimate({self})"
 
 
+def decimals(scale: float, digits: int) -> int:
+    """Decimals that show so many digits of a number of this size; negative where they end before the point."""
+    return digits - 1 - int(np.floor(np.log10(scale))) if np.isfinite(scale) and scale > 0 else digits
+
+
 def plus_minus(value: float, stderr: float) -> str:
     """The value to the second digit of its standard error."""
     if not np.isfinite(stderr) or stderr <= 0 or not np.isfinite(value):
         return f"{value:.6g} +- {stderr:.2g}"
-    digits = 1 - int(np.floor(np.log10(stderr)))
-    if digits < 0 or digits > 8:
-        return f"{value:.6g} +- {stderr:.2g}"
-    return f"{value:.{digits}f} +- {stderr:.{digits}f}"
+    shown = max(decimals(stderr, 2), 0)
+    # Float64 holds sixteen digits; an error beyond them is written by itself.
+    if shown > 15:
+        return f"{value:.16g} +- {stderr:.2g}"
+    return f"{value:.{shown}f} +- {stderr:.{shown}f}" if stderr >= 1e-4 else f"{value:.{shown}f} +- {stderr:.1e}"
 
 
 def quieter(corrected: Estimate, raw: Estimate, exact: bool) -> Estimate:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from functools import partial
-from math import prod
 from typing import Any
 
 import jax
@@ -66,10 +65,8 @@ class Anchor:
     @property
     def mode(self) -> PyTree:
         """The mode as a pytree of float32 NumPy arrays: a good theta_0."""
-        shapes = self.layout.shapes
         # In NumPy: every shape that JAX reshapes outside of compiled code is a small program of its own.
-        parts = np.split(np.asarray(self.theta, np.float32), np.cumsum([prod(shape) for shape in shapes])[:-1])
-        return self.layout.treedef.unflatten([part.reshape(s) for part, s in zip(parts, shapes, strict=True)])
+        return self.layout.unravel(np.asarray(self.theta, np.float32))
 
     @property
     def dense(self) -> bool:

@@ -74,6 +74,7 @@ class ArraySource:
     @classmethod
     def of(cls, data: PyTree) -> "ArraySource":
         """Checks and wraps; raises ValueError on ragged, empty, non-numeric or non-finite data."""
+        data = _columns(data)
         paths = jax.tree_util.tree_leaves_with_path(data)
         treedef: Any = jax.tree.structure(data)
         if not paths:
@@ -146,6 +147,14 @@ def as_source(data: PyTree) -> DataSource:
     """The data as a DataSource; one that is already a source passes through unchecked."""
     # Arrays first: Python 3.11 evaluates the properties of what it compares with a protocol, and a fingerprint costs.
     return data if isinstance(data, (ArraySource, DataSource)) else ArraySource.of(data)
+
+
+def _columns(data: PyTree) -> PyTree:
+    """A data frame of pandas or polars, or an arrow table, as a dict of its columns; anything else as it is."""
+    if type(data).__module__.split(".")[0] not in ("pandas", "polars", "pyarrow"):
+        return data
+    names = getattr(data, "column_names", None) or list(data.columns)
+    return {str(name): data[name].to_numpy() for name in names}
 
 
 def _checked(leaf: Any, name: str) -> np.ndarray:

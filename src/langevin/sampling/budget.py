@@ -6,6 +6,9 @@ import numpy as np
 
 from langevin.engine.checks import require
 
+# The budget of a call without any: to within 2% of a posterior sd, in ten minutes at most.
+_PRECISION, _PATIENCE = 0.02, 600.0
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -19,6 +22,12 @@ class Budget:
     passes: float | None = None
     time_limit: float | None = None
     precision: float | None = None
+
+    @classmethod
+    def of(cls, passes: float | None, time_limit: float | None, precision: float | None) -> "Budget":
+        """The limits given, checked; where there are none a precision that most can use, and a limit to patience."""
+        given = cls(passes, time_limit, precision)
+        return cls(time_limit=_PATIENCE, precision=_PRECISION) if given == cls() else given.checked()
 
     def checked(self) -> "Budget":
         """The same budget in floats; raises if there is none or one is out of range."""

@@ -12,9 +12,11 @@ import numpy as np
 from langevin.analysis.averages import estimate
 from langevin.analysis.statuses import worse
 from langevin.analysis.value import Estimate, quieter
+from langevin.anchor import Anchor
 from langevin.coordinates import times, transposed_times
 from langevin.data.source import as_source
 from langevin.engine.ledger import Column, Ledger
+from langevin.mistakes import check_indices, ignored, traced
 from langevin.observables import Function
 from langevin.precision import in_float32
 from langevin.target import Layout
@@ -50,6 +52,7 @@ def _of_rows(ledger: Ledger, phi: Callable[..., Any], arrays: PyTree) -> Estimat
     anchor, draws = ledger.anchor, ledger.draws
     if draws is None or anchor is None:
         raise ValueError("expectation needs kept draws and an anchor, and this run has none. Use lv.sample.")
+    _check_phi(phi, anchor, arrays)
     shape = _observable(phi, arrays).shape(anchor.layout)
     chains, count, d = draws.theta.shape
     # tr(Sigma Q) takes d directions; without a dense Hessian there are too many, and the model is rough anyway.
@@ -82,6 +85,18 @@ def _of_rows(ledger: Ledger, phi: Callable[..., Any], arrays: PyTree) -> Estimat
     return replace(
         found, stderr=np.where(same, np.nan, found.stderr), statuses=worse(found.statuses, "too_few_batches", same)
     )
+
+
+def _check_phi(phi: Callable[..., Any], anchor: Anchor, arrays: PyTree) -> None:
+    """Raises where phi looks beyond theta, or not at theta at all: the latter is a constant without an error."""
+    datum = () if arrays is None else (jax.tree.map(lambda leaf: leaf[0], arrays),)
+    jaxpr, _ = traced("phi", phi, (anchor.mode, *datum))
+    check_indices("phi", jaxpr, lambda k: None)
+    if ignored(jaxpr, range(len(anchor.layout.shapes))):
+        raise ValueError(
+            "phi must depend on theta, but its value is the same for every theta. Use its first argument, e.g. "
+            "result.expectation(lambda theta: theta ** 2)."
+        )
 
 
 def _observable(phi: Callable[..., Any], arrays: PyTree) -> Function:

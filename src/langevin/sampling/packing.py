@@ -34,7 +34,7 @@ PyTree = Any
 Plain = Any
 
 # Goes up whenever one of the kinds gains or loses a field, or changes what one means.
-FORMAT = 3
+FORMAT = 4
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
@@ -130,7 +130,8 @@ def _built(kind: Any, parts: dict[str, Any]) -> Any:
 
 def pack_layout(layout: Layout) -> dict[str, Plain]:
     """Names, shapes and containers of theta as JSON; the containers are "?" where only their own code builds them."""
-    return {"names": layout.names, "shapes": layout.shapes, "structure": _structure(layout.treedef)}
+    structure = _structure(layout.treedef)
+    return {"names": layout.names, "shapes": layout.shapes, "order": layout.order, "structure": structure}
 
 
 def unpack_layout(theta: dict[str, Plain], theta_0: PyTree) -> Layout:
@@ -151,7 +152,7 @@ def unpack_layout(theta: dict[str, Plain], theta_0: PyTree) -> Layout:
             f"theta_0 must be given: theta ({', '.join(names[:3])} ...) is made of containers that a file cannot hold. "
             f"Pass any theta of the same structure: lv.load(path, theta_0=...)."
         )
-    return Layout(jax.tree.structure(_tree(theta["structure"])), shapes, names)
+    return Layout(jax.tree.structure(_tree(theta["structure"])), shapes, names, tuple(theta["order"]))
 
 
 def _structure(treedef: Any) -> Plain:

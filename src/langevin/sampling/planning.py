@@ -152,7 +152,7 @@ def plan(
     """
     began = monotonic()
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
-    budget = Budget(passes, time_limit, precision).checked()
+    budget = Budget.of(passes, time_limit, precision)
     require(method in METHODS, "method", method, f"one of {', '.join(METHODS)}", "'auto'")
     numbers = _in_pairs(read_chains(chains))
     seed = whole_number("seed", seed, 0, 2**64 - 1)

@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike
 
 from langevin.analysis.averages import estimate
 from langevin.analysis.marginals import quantiles
-from langevin.analysis.statuses import STATUSES, worse, worst
+from langevin.analysis.statuses import STATUSES, worse
 from langevin.analysis.value import Estimate
 from langevin.data.source import ArraySource
 from langevin.engine.draws import Draws
 from langevin.engine.ledger import Ledger
 from langevin.mixed.groups import Groups, group_numbers
 from langevin.mixed.marginal import Marginal
+from langevin.sampling import tables
 from langevin.sampling.accuracy import best
 from langevin.sampling.budget import Budget
 from langevin.sampling.expectation import expectation
@@ -31,18 +32,6 @@ if TYPE_CHECKING:
     from langevin.mixed.latent import Latent
 
 PyTree = Any
-
-
-class Summary(dict[str, Any]):
-    """Columns of the summary by name, arrays over the flat parameters; `to_frame()` where pandas is installed."""
-
-    def to_frame(self) -> Any:
-        """A pandas data frame, one row a parameter."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("to_frame() needs pandas, which is not installed: pip install pandas") from error
-        return pandas.DataFrame({name: column for name, column in self.items() if name != "name"}, index=self["name"])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -215,31 +204,22 @@ class Result:
         numbers = source.numbers(names) if isinstance(source, Groups) else group_numbers(names, source.num_data)
         return latent(self.expectation, target.log_likelihood, self.plan.anchor, source.take(numbers), names)
 
-    def summary(self, level: float = 0.95) -> Summary:
-        """Columns over the flat parameters.
+    def summary(self) -> dict[str, Any]:
+        """Columns by name, arrays over the flat parameters.
 
-        mean and sd with their standard errors; `lower` and `upper` end the interval that holds the posterior mean at
-        this level, `sd_lower` and `sd_upper` that of the sd (for the posterior's own interval see `quantiles`); the
-        Laplace and the raw values beside them; the status of each parameter.
+        `mean`, `sd`, `q2.5`, `q50` and `q97.5` describe the posterior; `mcse_mean` and so on are the Monte Carlo
+        standard errors of these numbers, which shrink as the run grows; the Laplace and the raw values stand beside
+        them, and the status of each parameter. Intervals for the numbers themselves: `result.mean.interval()`.
         """
-        mean, sd = self.mean, self.sd
-        (lower, upper), (sd_lower, sd_upper) = mean.interval(level), sd.interval(level)
-        return Summary(
-            name=np.array(self.names),
-            mean=mean.value,
-            mean_stderr=mean.stderr,
-            sd=sd.value,
-            sd_stderr=sd.stderr,
-            lower=lower,
-            upper=upper,
-            sd_lower=sd_lower,
-            sd_upper=sd_upper,
-            laplace_mean=self.plan.anchor.theta,
-            laplace_sd=self.plan.anchor.sd,
-            raw_mean=self.raw["theta.mean"].value,
-            raw_sd=self.raw["theta.sd"].value,
-            status=worst(mean.statuses, sd.statuses),
-        )
+        return tables.columns(self)
+
+    def to_dataframe(self) -> Any:
+        """The summary as a pandas data frame, one row a parameter."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_dataframe() needs pandas, which is not installed: pip install pandas") from error
+        return pandas.DataFrame(self.summary()).set_index("name")
 
     def extend(
         self,
@@ -283,6 +263,11 @@ class Result:
         from langevin.sampling.words import table
 
         return table(self)
+
+    def _repr_html_(self) -> str:
+        from langevin.sampling.words import notes
+
+        return tables.as_html(self, notes(self))
 
     def __repr__(self) -> str:
         return f"Result({len(self.names)} parameters, {self.passes:.3g} passes [{self.status}])"

@@ -40,8 +40,8 @@ def sample(
     method (`result.explain()` says what and why). Near a Gaussian: whitened Leimkuhler-Matthews chains on minibatches
     with second-order control variates. Elsewhere, or where such a run finds that its numbers cannot be trusted: the
     No-U-Turn sampler on all the data, in the same units. Averages are corrected by the Poisson solution of a Gaussian
-    model in both. `method="minibatch"` or `"exact"` insists on one. Give at least one budget; the first one reached
-    ends the run:
+    model in both. `method="minibatch"` or `"exact"` insists on one. The first limit reached ends the run; without any,
+    precision=0.02 with a time_limit of ten minutes:
 
     passes:     sampling budget, datum visits over N (gradients, where data is None); set-up is reported beside it.
     time_limit: seconds for everything, compilation included.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from langevin.analysis.statuses import BY_WORD
-from langevin.analysis.value import plus_minus
+from langevin.sampling import tables
 from langevin.sampling.mixing import divergences, r_hat
 from langevin.sampling.planning import exact_passes
 from langevin.sampling.rules import GUARD_FACTOR, WANTED_STEPS, Rules
@@ -14,9 +14,6 @@ from langevin.sampling.troubles import reach
 if TYPE_CHECKING:
     from langevin.sampling.planning import Plan
     from langevin.sampling.result import Result
-
-# A printed table shows at most this many parameters.
-_MOST_ROWS = 40
 
 _GRADIENTS = {
     "exact": "exact gradients",
@@ -28,44 +25,27 @@ _GRADIENTS = {
 
 def table(result: "Result") -> str:
     """The summary as aligned text, the cost, and one line of verdict for each trouble."""
-    summary = result.summary()
-    rows = [("", "mean", "sd", "Laplace mean", "sd", "status")]
-    for k, name in enumerate(result.names[:_MOST_ROWS]):
-        digits = _digits(float(summary["sd"][k]))
-        rows.append(
-            (
-                name,
-                plus_minus(summary["mean"][k], summary["mean_stderr"][k]),
-                plus_minus(summary["sd"][k], summary["sd_stderr"][k]),
-                f"{summary['laplace_mean'][k]:.{digits}f}",
-                f"{summary['laplace_sd'][k]:.{digits}f}",
-                str(summary["status"][k]),
-            )
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
-    if len(result.names) > _MOST_ROWS:
-        lines.append(f"... and {_many(len(result.names) - _MOST_ROWS, 'more parameter')}: see result.summary()")
-    return "\n".join([*lines, "", _cost(result), *_verdict(result)])
+    return "\n".join([tables.as_text(result), "", *notes(result)])
 
 
-def _aligned(row: tuple[str, ...], widths: list[int]) -> list[str]:
-    last = len(row) - 1
-    return [
-        text.ljust(width) if column in (0, last) else text.rjust(width)
-        for column, (text, width) in enumerate(zip(row, widths, strict=True))
-    ]
+def notes(result: "Result") -> list[str]:
+    """What stands below a table: what its columns are, the cost, and the verdict."""
+    return [*_columns(result), _cost(result), *_verdict(result)]
 
 
-def _digits(sd: float) -> int:
-    """Decimals that show three digits of the sd."""
-    return int(np.clip(2 - np.floor(np.log10(sd)), 0, 8)) if np.isfinite(sd) and sd > 0 else 4
+def _columns(result: "Result") -> list[str]:
+    """How to read the columns."""
+    lines = ["mean to 97.5% describe the posterior; mcse is the Monte Carlo standard error, which more steps shrink."]
+    status = result.quantiles().status
+    if status not in (result.mean.status, result.sd.status):
+        lines.append(f"The quantiles are {status}: {BY_WORD[status].meaning}.")
+    return lines
 
 
 def _cost(result: "Result") -> str:
     chains, steps = len(result.plan.chains), result.session.steps
     return (
-        f"+- is one standard error. {_amount(result.passes, result.plan.rules)} of sampling "
+        f"{_amount(result.passes, result.plan.rules)} of sampling "
         f"({_many(chains, 'chain')} x {steps:,} steps), {result.setup_passes:.3g} of set-up, {result.seconds:.2g} s."
     )
 
