@@ -11,6 +11,8 @@ PyTree = Any
 # The smallest and the largest value that an index takes; both occur.
 Bounds = tuple[int, int]
 Reader = Callable[[int], Bounds | None]
+# Rows that may say nothing about theta, as a share: a few may be padding.
+_MOST_SILENT = 0.05
 _SAME = {"convert_element_type", "broadcast_in_dim", "reshape", "squeeze", "copy", "stop_gradient"}
 
 
@@ -50,6 +52,18 @@ def check_indices(name: str, jaxpr: Any, read: Reader) -> None:
         raise ValueError(
             f"{name} must stay within its arrays, but it uses the index {index} on an axis of {size} entries (0 to "
             f"{size - 1}), and JAX would quietly take the nearest one. Check theta_0 and the columns against the model."
+        )
+
+
+def check_rows(grads: np.ndarray) -> None:
+    """Raises where rows have nothing to say: `grads` of each row at some points, (points, rows, d)."""
+    points, rows, _ = grads.shape
+    silent = np.flatnonzero(~np.any(grads, axis=(0, 2)))
+    if silent.size > _MOST_SILENT * rows:
+        raise ValueError(
+            f"log_likelihood must depend on theta for every datum, but its gradient is zero at all of {points} points for "
+            f"{silent.size} of {rows} rows. Labels 0 and 1 in a likelihood meant for -1 and 1 do that "
+            f"(log_sigmoid(y * x @ theta) wants y = 2 * label - 1); rows of weight zero say nothing: leave them out."
         )
 
 

@@ -15,6 +15,7 @@ from langevin.anchor.roots import product, pull, push
 from langevin.data.source import DataSource
 from langevin.forces import forces
 from langevin.limits import checkpoint, set_up
+from langevin.mistakes import check_rows
 from langevin.precision import apart
 from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON, own_programs
 from langevin.target import Layout, Repeated, Target
@@ -34,8 +35,6 @@ _ALL_ROWS_FROM = 500
 _POWERS = 20
 # Rows times parameters of which a group has one table for each draw and each derivative: a megabyte each.
 _MOST_FLOATS = 2**17
-# Rows that may say nothing about theta, as a share: a few may be padding.
-_MOST_SILENT = 0.05
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ def _measured(
     row_noise = np.zeros(len(z))
     if batch is not None:
         plain, along, values, terms = _remainder(likelihood, u[:, None])
-        _check_rows(plain)
+        check_rows(plain)
         value, grad = value + num_data * values.mean(axis=1), grad + num_data * terms.mean(axis=1)
         rows = values.shape[1]
         spread = np.sum((values - values.mean(axis=1, keepdims=True)) ** 2, axis=1) / max(rows - 1, 1)
@@ -161,17 +160,6 @@ def _measured(
     paired = np.where(both[:, None, None], corrected.reshape(-1, 2, 2, d).mean(axis=1), 0.0)
     moments = (np.sum(both, dtype=float), np.sum(paired, axis=0), np.sum(paired**2, axis=0))
     return np.where(inside, value, -np.inf), row_noise, moments, noise
-
-
-def _check_rows(grads: np.ndarray) -> None:
-    """Raises where rows have nothing to say: `grads` of each row at some draws, (draws, rows, d)."""
-    silent = np.flatnonzero(~np.any(grads, axis=(0, 2)))
-    if silent.size > _MOST_SILENT * grads.shape[1]:
-        raise ValueError(
-            f"log_likelihood must depend on theta for every datum, but its gradient is exactly zero at {len(grads)} points "
-            f"for {silent.size} of {grads.shape[1]} rows. Labels 0 and 1 in a likelihood meant for -1 and 1 do that "
-            f"(log_sigmoid(y * x @ theta) wants y = 2 * label - 1); rows of weight zero say nothing: leave them out."
-        )
 
 
 def _derivatives(target: Target, layout: Layout, points: Any, directions: Any, batch: PyTree) -> tuple[list, list]:

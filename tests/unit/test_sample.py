@@ -83,16 +83,6 @@ def test_a_second_call_with_other_data_of_the_same_shapes_compiles_nothing(resul
     assert count() <= 1
 
 
-def test_summary_has_the_promised_columns(result):
-    summary = result.summary()
-    promised = ["name", "mean", "mean_stderr", "sd", "sd_stderr", "lower", "upper", "laplace_mean", "laplace_sd",
-                "raw_mean", "raw_sd", "status"]  # fmt: skip
-    assert set(promised) <= set(summary)
-    assert all(len(column) == 3 for column in summary.values())
-    assert np.all((summary["lower"] < summary["mean"]) & (summary["mean"] < summary["upper"]))
-    assert summary["name"].tolist() == ["theta[0]", "theta[1]", "theta[2]"]
-
-
 def test_the_table_can_be_read_and_names_come_from_the_pytree():
     def log_prior(t):
         return -0.5 * (jnp.sum(t["beta"] ** 2) + t["log sigma"] ** 2)

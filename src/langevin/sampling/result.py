@@ -101,6 +101,11 @@ class Result:
         """Whether the run was interrupted before its budget was spent."""
         return self.session.stopped == "interrupted"
 
+    @property
+    def outdated(self) -> bool:
+        """Whether the run has gone on since, in a Result that `extend` returned."""
+        return self.session.run is not None and self.session.run.m > self.session.steps
+
     @cached_property
     def troubles(self) -> tuple[Trouble, ...]:
         """What stands against trusting the numbers, each with its status and a remedy; empty for a clean run."""

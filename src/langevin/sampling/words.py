@@ -72,6 +72,8 @@ def _verdict(result: "Result") -> list[str]:
     lines: list[str] = []
     if result.partial:
         lines.append("Interrupted before the budget was spent: these are the results so far.")
+    if result.outdated:
+        lines.append("This run has gone on since: the Result that extend returned holds more.")
     lines += _missed(result)
     refused = any(trouble.refused for trouble in result.troubles)
     if result.status == "ok":
