@@ -61,7 +61,7 @@ def check_rows(grads: np.ndarray) -> None:
     silent = np.flatnonzero(~np.any(grads, axis=(0, 2)))
     if silent.size > _MOST_SILENT * rows:
         raise ValueError(
-            f"log_likelihood must depend on theta for every datum, but its gradient is zero at all of {points} points for "
+            f"log_likelihood must depend on theta for every datum, but its gradient is zero at {points} points for "
             f"{silent.size} of {rows} rows. Labels 0 and 1 in a likelihood meant for -1 and 1 do that "
             f"(log_sigmoid(y * x @ theta) wants y = 2 * label - 1); rows of weight zero say nothing: leave them out."
         )

@@ -32,7 +32,8 @@ class Layout:
     @classmethod
     def of(cls, tree: PyTree, argument: str = "theta_0") -> "Layout":
         """The layout of a parameter pytree; raises if a leaf is not a floating-point array."""
-        paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
+        paths = jax.tree_util.tree_leaves_with_path(tree)
+        treedef: Any = jax.tree.structure(tree)
         if not paths:
             raise ValueError(f"{argument} must hold at least one array, got {tree!r}. Try {argument}=jnp.zeros(3).")
         for path, leaf in paths:
