@@ -188,7 +188,6 @@ def test_a_target_without_data_counts_gradients():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({}, "a budget must be given"),
         ({"passes": 0}, "passes must be a positive finite number, got 0"),
         ({"passes": "many"}, "passes must be a positive"),
         ({"time_limit": -1.0}, "time_limit must be a positive"),

@@ -121,5 +121,7 @@ def test_functions_that_do_not_look_at_theta_are_refused(result):
 def test_a_result_that_was_extended_says_so():
     first = lv.sample(TARGET, COLUMNS, START, passes=40)
     assert "gone on" not in str(first)
+    with pytest.raises(ValueError, match="a budget must be given"):
+        first.extend()
     more = first.extend(passes=10)
     assert "gone on" in str(first) and "gone on" not in str(more)
