@@ -42,10 +42,13 @@ from langevin.tuning import Tuned, tune  # noqa: E402
 
 if TYPE_CHECKING:
     from langevin import models, theory
+    from langevin.regression import Fit, fit
 
 
 def __getattr__(name: str) -> Any:
-    """`lv.models` and `lv.theory` load when used: importing langevin stays quick."""
+    """`lv.models`, `lv.theory` and `lv.fit` load when used: importing langevin stays quick."""
+    if name in ("fit", "Fit"):
+        return getattr(importlib.import_module("langevin.regression"), name)
     if name in ("models", "theory"):
         return importlib.import_module(f"langevin.{name}")
     raise AttributeError(f"module 'langevin' has no attribute {name!r}")
@@ -76,6 +79,7 @@ __all__ = [
     "Epochs",
     "Estimate",
     "ExactKernel",
+    "Fit",
     "Full",
     "Interrupted",
     "Kernel",
@@ -99,6 +103,7 @@ __all__ = [
     "check_steps",
     "covariance_root",
     "estimate",
+    "fit",
     "groups",
     "laplace",
     "load",

@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -23,6 +23,77 @@ def langevin(
     ] = False,
 ) -> None:
     """Expectations under Bayesian posteriors from minibatches, with error bars that can be believed."""
+
+
+def _refuse(error: Exception) -> NoReturn:
+    """One line about what is wrong, and the exit code of bad input."""
+    Console(stderr=True).print(f"Error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(2) from None
+
+
+@app.command()
+def fit(
+    data: Annotated[Path, typer.Argument(help="A table: .csv or .parquet.")],
+    formula: Annotated[str, typer.Argument(help='Such as "y ~ x1 + C(x2) + (1 | town)".')],
+    family: Annotated[
+        str,
+        typer.Option(
+            help="gaussian, student, bernoulli, binomial, poisson, negative-binomial, categorical or ordinal."
+        ),
+    ] = "gaussian",
+    precision: Annotated[float | None, typer.Option(help="Posterior sds; 0.02 where no limit is given.")] = None,
+    passes: Annotated[float | None, typer.Option(help="Sampling budget, passes over the data.")] = None,
+    time: Annotated[float | None, typer.Option(help="Seconds for everything.")] = None,
+    prior: Annotated[list[str] | None, typer.Option(help="Such as 'x1=normal(0, 1)'; repeat for more.")] = None,
+    weights: Annotated[str | None, typer.Option(help="A column.")] = None,
+    offset: Annotated[str | None, typer.Option(help="A column.")] = None,
+    trials: Annotated[str | None, typer.Option(help="A column, for the binomial family.")] = None,
+    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave incomplete rows out.")] = False,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder for summary.csv and the run itself.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")] = False,
+) -> None:
+    """Fit a regression to a table and print its posterior, with Monte Carlo errors and a verdict.
+
+    Exit code 0 where the status is ok, 1 where the numbers should not be trusted, 2 for bad input.
+    """
+    from langevin.errors import AnchorError, Diverged, OutOfTime
+    from langevin.regression import fit as fitted
+
+    try:
+        given = dict(_prior(text) for text in ([] if prior is None else prior))
+        found = fitted(
+            data,
+            formula,
+            family=family,
+            priors=given,
+            weights=weights,
+            offset=offset,
+            trials=trials,
+            seed=seed,
+            missing="drop" if drop_missing else "refuse",
+            precision=precision,
+            passes=passes,
+            time_limit=time,
+        )
+        if out is not None:
+            found.save(out)
+            found.to_dataframe().to_csv(out / "summary.csv")
+    except (ValueError, OSError, ImportError, AnchorError, Diverged, OutOfTime) as error:
+        if debug:
+            raise
+        _refuse(error)
+    print(found)
+    if found.dropped:
+        print(f"{found.dropped} rows with missing values were left out.")
+    raise typer.Exit(0 if found.status == "ok" else 1)
+
+
+def _prior(text: str) -> tuple[str, str]:
+    name, equals, law = text.rpartition("=")
+    if not equals:
+        raise ValueError(f"--prior must be NAME=LAW, got {text!r}. Try --prior 'x1=normal(0, 1)'.")
+    return name, law
 
 
 @app.command()
@@ -53,6 +124,5 @@ def paper(
         folder = Path("langevin-paper", size) if out is None else out
         command.check_folder(folder)
     except ValueError as error:
-        Console(stderr=True).print(f"Error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(2) from None
+        _refuse(error)
     raise typer.Exit(command.run(chosen, size, seed, folder, Console()))

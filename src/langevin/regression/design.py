@@ -1,0 +1,168 @@
+"""From a table and a formula to numbers: the design matrix, the response and the groups, and the same for new data."""
+
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Table = Any
+# "(1 + x | town)": what varies, and over which groups.
+_GROUP_TERM = re.compile(r"\+?\s*\(([^()|]*)\|([^()|]*)\)")
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """A formula with what it learnt from the data: levels, transforms, names of the columns.
+
+    `fixed` and `varying` are formulaic's model specifications, `response` the name on the left, `group` the column of
+    the groups or None. `level` tells whether an intercept is among the coefficients: it codes the levels either way.
+    """
+
+    formula: str
+    response: str
+    fixed: Any
+    varying: Any
+    group: str | None
+    level: bool = True
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the coefficients, in the order of the formula."""
+        return [name for name in self.fixed.column_names if self.level or name != "Intercept"]
+
+    @property
+    def varying_names(self) -> list[str]:
+        """Names of the effects that vary between groups."""
+        return [] if self.varying is None else list(self.varying.column_names)
+
+    @property
+    def intercept(self) -> int | None:
+        """Place of the intercept among the coefficients."""
+        return self.names.index("Intercept") if "Intercept" in self.names else None
+
+    def matrices(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of the coefficients and of the varying effects, float64, for any table with the formula's columns."""
+        fixed = _built(self.fixed, table, self.formula)[self.names].to_numpy(np.float64)
+        if self.varying is None:
+            return fixed, np.zeros((len(table), 0))
+        return fixed, _built(self.varying, table, self.formula).to_numpy(np.float64)
+
+
+def as_table(data: Any) -> Table:
+    """A pandas data frame of a frame, an arrow table, a dict of columns, or the path of a CSV or Parquet file."""
+    pandas = _pandas()
+    if isinstance(data, pandas.DataFrame):
+        table = data
+    elif hasattr(data, "to_pandas"):
+        table = data.to_pandas()
+    elif isinstance(data, Mapping):
+        table = pandas.DataFrame(dict(data))
+    elif isinstance(data, str) or hasattr(data, "__fspath__"):
+        name = str(data)
+        table = pandas.read_parquet(name) if name.endswith(".parquet") else pandas.read_csv(name)
+    else:
+        raise ValueError(
+            f"data must be a data frame, a dict of columns, or the path of a .csv or .parquet file, got "
+            f"{type(data).__name__}."
+        )
+    twice = [str(name) for name in table.columns[table.columns.duplicated()]]
+    if twice:
+        raise ValueError(f"data must have one column of each name, got {twice[0]!r} twice. Rename or drop one.")
+    if not len(table):
+        raise ValueError("data must hold at least one row, got an empty table.")
+    return table
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("lv.fit needs pandas and formulaic: pip install 'langevin[fit]'") from error
+    return pandas
+
+
+def design(formula: str, table: Table, level: bool = True) -> Design:
+    """Reads the formula and learns its columns from the table; without an intercept unless `level`."""
+    try:
+        from formulaic import Formula
+        from formulaic.errors import FormulaicError
+    except ImportError as error:
+        raise ImportError("lv.fit needs pandas and formulaic: pip install 'langevin[fit]'") from error
+    left, tilde, right = formula.partition("~")
+    if not tilde or not left.strip() or not right.strip():
+        raise ValueError(f'formula must be "response ~ predictors", got {formula!r}. Try "y ~ x1 + C(x2)".')
+    terms = _GROUP_TERM.findall(right)
+    if len(terms) > 1:
+        raise ValueError(
+            f"formula must have one grouping at most, got {len(terms)}: crossed and nested groupings do not factorise "
+            f"into groups. Keep the one with the most levels and give the other as C(...), or write it for lv.sample."
+        )
+    fixed = _GROUP_TERM.sub("", right).strip() or "1"
+    fixed = fixed.removeprefix("+").strip()
+    group = terms[0][1].strip() if terms else None
+    for column in [left.strip(), *([group] if group else [])]:
+        if column not in table.columns:
+            raise ValueError(f"formula must name columns of the data, got {column!r}. {_there(table)}")
+    try:
+        specs = [None if text is None else Formula(text) for text in (fixed, terms[0][0] if terms else None)]
+    except FormulaicError as error:
+        raise ValueError(f"formula must be readable, got {formula!r}: {_first_line(error)}") from error
+    built = [None if spec is None else _built(spec, table, formula).model_spec for spec in specs]
+    return Design(formula, left.strip(), built[0], built[1], group, level)
+
+
+def _built(spec: Any, table: Table, formula: str) -> Any:
+    from formulaic.errors import DataMismatchWarning, FormulaicError
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DataMismatchWarning)
+            matrix = spec.get_model_matrix(table, na_action="raise")
+    except DataMismatchWarning as error:
+        seen = re.search(r"\{.*?\}", str(error))
+        raise ValueError(
+            f"data must have the levels of the data that were fitted, got {seen[0] if seen else 'others'}, which was not "
+            f"among them. Leave such rows out, or fit with data that have it."
+        ) from error
+    except (FormulaicError, ValueError, KeyError, TypeError) as error:
+        cause = error.__cause__ if error.__cause__ is not None else error
+        raise ValueError(
+            f"formula must fit the data, got {formula!r}: {_first_line(cause)} {_there(table)} Text becomes a "
+            f"predictor by C(...)."
+        ) from error
+    names = list(matrix.columns)
+    unseen = [name for name in names if not np.isfinite(np.asarray(matrix[name], float)).all()]
+    if unseen:
+        raise ValueError(f"formula must give numbers, but {unseen[0]!r} has NaN or infinity. Check its transform.")
+    return matrix
+
+
+def complete(table: Table, formula: str, more: tuple[str, ...], drop: bool) -> tuple[Table, int]:
+    """The rows without missing values in the columns that the formula names, and how many were dropped."""
+    words = set(re.findall(r"[A-Za-z_][\w.]*|`[^`]*`", formula))
+    used = [name for name in table.columns if str(name) in words or f"`{name}`" in words or name in more]
+    missing = table[used].isna()
+    bad = missing.any(axis=1).to_numpy()
+    if not bad.any():
+        return table, 0
+    if drop:
+        return table[~bad], int(bad.sum())
+    column = next(name for name in used if missing[name].any())
+    row = int(np.flatnonzero(missing[column].to_numpy())[0])
+    raise ValueError(
+        f"data must be complete, got {int(bad.sum())} of {len(table)} rows with a missing value, first {column!r} in "
+        f"row {row}. Impute them, or leave these rows out with missing='drop'."
+    )
+
+
+def _there(table: Table) -> str:
+    names = ", ".join(repr(str(name)) for name in table.columns[:12])
+    return f"Columns are {names}{', ...' if len(table.columns) > 12 else ''}."
+
+
+def _first_line(error: BaseException) -> str:
+    text = (str(error).splitlines() or [""])[0].strip()
+    return text if text.endswith(".") else f"{text}."

@@ -1,0 +1,186 @@
+"""A regression as a posterior: target, data and start for `lv.sample`, from a design, a family and priors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from langevin.mixed.covariance import covariance_root
+from langevin.mixed.groups import groups
+from langevin.mixed.marginal import MOST_LATENT, marginal
+from langevin.regression import priors as laws
+from langevin.regression.design import Design
+from langevin.regression.families import Family
+from langevin.target import Target
+
+Array = Any
+PyTree = Any
+Floats = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Everything that is known of a regression before it is sampled.
+
+    The linear predictor is  a + (x - centre) beta + offset,  a = b_0 + centre beta:  b_0 and beta are the parameters,
+    on the scale of the data, and centred columns keep the digits of float32. `unit` is that of eta, `spreads` the prior
+    means of sds between groups, `levels` those of the response, where it has some.
+    """
+
+    design: Design
+    family: Family
+    priors: Mapping[str, laws.Prior]
+    centre: Floats
+    unit: float
+    spreads: Floats
+    levels: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, design: Design, family: Family, x: Floats, z: Floats, y: Floats, levels: tuple, priors: Any) -> "Model":
+        """With the default priors of `lv.fit`, except where the user gives others."""
+        unit = float(np.std(y)) if family.scaled and np.std(y) > 0 else 1.0
+        # The intercept's place, and its alone, stays where it is.
+        at_zero = (
+            np.arange(x.shape[1]) == design.intercept if design.intercept is not None else np.ones(x.shape[1], bool)
+        )
+        defaults = {}
+        for k, (name, sd) in enumerate(zip(design.names, _spread(x), strict=True)):
+            centre = family.link(float(np.mean(y))) if k == design.intercept and not family.levels else 0.0
+            defaults[name] = laws.Prior("normal", (centre, laws.SCALE * unit / sd))
+        chosen, spreads = laws.chosen(defaults, priors), unit / _spread(z)
+        return cls(design, family, chosen, np.where(at_zero, 0.0, x.mean(axis=0)), unit, spreads, levels)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parameters in the order of the table."""
+        own = self.design.names
+        if self.family.name == "categorical":
+            own = [f"{name} [{level}]" for name in own for level in self.levels[1:]]
+        return (*own, *self._further, *self._spreads, *self._correlations)
+
+    @property
+    def _further(self) -> list[str]:
+        if self.family.name == "ordinal":
+            first, *rest = [f"{one} | {other}" for one, other in zip(self.levels, self.levels[1:], strict=False)]
+            return [f"cut {first}", *(f"log distance to {name}" for name in rest)]
+        return list(self.family.more)
+
+    @property
+    def _spreads(self) -> list[str]:
+        return [f"log sd({name} | {self.design.group})" for name in self.design.varying_names]
+
+    @property
+    def _correlations(self) -> list[str]:
+        names = self.design.varying_names
+        return [f"atanh cor({a}, {b} | {self.design.group})" for i, a in enumerate(names) for b in names[:i]]
+
+    @property
+    def _columns(self) -> int:
+        return len(self.levels) - 1 if self.family.name == "categorical" else 0
+
+    def theta_0(self, y: Floats) -> dict[str, Any]:
+        """A start: no effects, the response at its mean."""
+        p, K = len(self.design.names), self._columns
+        theta: dict[str, Any] = {"coefficients": np.zeros((p, K) if K else p, np.float32)}
+        if self.design.intercept is not None and not self.family.levels:
+            theta["coefficients"][self.design.intercept] = self.family.link(float(np.mean(y)))
+        for name in self.family.more:
+            theta[name] = np.float32(np.log(np.std(y)) if name == "log sigma" and np.std(y) > 0 else 0.0)
+        if self.family.name == "ordinal":
+            theta["cuts"] = np.concatenate([[-1.0], np.zeros(len(self.levels) - 2)]).astype(np.float32)
+        if self._spreads:
+            theta["log_sd"] = np.full(len(self._spreads), -1.0, np.float32)
+            theta["partial"] = np.zeros(len(self._correlations), np.float32)
+        return (
+            theta
+            if self._correlations or "partial" not in theta
+            else {k: v for k, v in theta.items() if k != "partial"}
+        )
+
+    def rows(self, x: Floats, z: Floats, offset: Floats) -> dict[str, Floats]:
+        """What the linear predictor of each row needs."""
+        return {
+            "x": (x - self.centre).astype(np.float32),
+            "z": z.astype(np.float32),
+            "offset": offset.astype(np.float32),
+        }
+
+    def predictor(self, theta: PyTree, rows: Mapping[str, Array], effects: Array | None = None) -> Array:
+        """eta of some rows, or of one; `effects` of their group."""
+        beta = theta["coefficients"]
+        eta = rows["x"] @ beta + jnp.asarray(self.centre, jnp.float32) @ beta
+        if effects is not None:
+            eta = eta + rows["z"] @ effects
+        # A column of predictors for each level but the first, where there are several.
+        return eta + (rows["offset"][..., None] if self._columns else rows["offset"])
+
+    def effects(self, theta: PyTree, z: Array) -> Array:
+        """A group's effects from standard normal numbers."""
+        return covariance_root(theta["log_sd"], theta.get("partial", jnp.zeros(0))) @ z
+
+    def log_prior(self, theta: PyTree) -> Array:
+        """The log density of all priors, up to a constant."""
+        beta = theta["coefficients"]
+        level = beta + 0.0
+        place = self.design.intercept
+        if place is not None:
+            level = level.at[place].add(jnp.asarray(self.centre, jnp.float32) @ beta)
+        of_rows = laws.together([self.priors[name] for name in self.design.names])
+        columns = [level[:, k] for k in range(self._columns)] if self._columns else [level]
+        value = sum((of_rows(column) for column in columns), jnp.zeros(()))
+        for name, log_density in self.family.more.items():
+            value = value + log_density(theta[name] - (np.log(self.unit) if name == "log sigma" else 0.0))
+        if "cuts" in theta:
+            value = value - 0.5 * jnp.sum((theta["cuts"] / 3.0) ** 2)
+        if "log_sd" in theta:
+            log_sd = theta["log_sd"] - np.log(self.spreads).astype(np.float32)
+            value = value + jnp.sum(log_sd - jnp.exp(log_sd))
+        if "partial" in theta:
+            value = value - 2.0 * jnp.sum(jnp.log(jnp.cosh(theta["partial"])))
+        return value
+
+    def log_likelihood(self, theta: PyTree, row: Mapping[str, Array]) -> Array:
+        """Of one row."""
+        return row["weight"] * self.family.log_density(self.predictor(theta, row), row["y"], theta)
+
+    def log_joint(self, theta: PyTree, z: Array, group: Mapping[str, Array]) -> Array:
+        """Of one group's rows and its effects."""
+        eta = self.predictor(theta, group, self.effects(theta, z))
+        density = jnp.vectorize(lambda e, y: self.family.log_density(e, y, theta))(eta, group["y"])
+        rows = jnp.where(group["mask"], group["weight"] * density, 0.0)
+        return jnp.sum(rows) - 0.5 * jnp.sum(z**2) - 0.5 * z.size * jnp.log(2.0 * jnp.pi)
+
+    def posterior(self, rows: dict[str, Floats], labels: Floats | None) -> tuple[Target, Any]:
+        """Target and data: rows, or groups whose effects are integrated out."""
+        if labels is None:
+            return Target(self.log_prior, self.log_likelihood), {k: v for k, v in rows.items() if k != "z"}
+        joint = marginal(self.log_joint, latent=len(self.design.varying_names))
+        return Target(self.log_prior, joint), groups(rows, by=labels)
+
+
+def _spread(columns: Floats) -> Floats:
+    """Sds of columns, 1 for a constant one."""
+    sd = columns.std(axis=0)
+    return np.where(sd > 0, sd, 1.0)
+
+
+def check_design(design: Design, family: Family, x: Floats) -> None:
+    """Raises on columns that say the same, and on too many varying effects."""
+    if len(design.varying_names) > MOST_LATENT:
+        raise ValueError(
+            f"formula must let at most {MOST_LATENT} effects vary between groups, got {len(design.varying_names)}."
+        )
+    if family.levels and design.group is not None:
+        raise ValueError(f"family {family.name!r} must come without groups, got a group term in the formula.")
+    size = np.sqrt(np.mean(x**2, axis=0))
+    # What each column adds to those before it, as a share of itself.
+    new = np.abs(np.diag(np.linalg.qr(x / np.where(size > 0, size, 1.0), mode="r"))) / np.sqrt(len(x))
+    if len(x) < x.shape[1] or np.any(new < 1e-6):
+        k = int(np.argmax(new < 1e-6)) if np.any(new < 1e-6) else x.shape[1] - 1
+        raise ValueError(
+            f"formula must give columns that differ, but {design.names[k]!r} is zero or a combination of the ones "
+            f"before it. Drop it."
+        )

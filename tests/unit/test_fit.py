@@ -1,0 +1,242 @@
+"""`lv.fit`: families against SciPy's densities, designs, priors, predictions, and errors that name the fix."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+
+import langevin as lv
+from langevin.regression.design import design
+from langevin.regression.families import FAMILIES, cuts
+from langevin.regression.model import Model
+from langevin.regression.priors import Prior, read, together
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("formulaic")
+
+RNG = np.random.default_rng(0)
+N = 400
+TABLE = pandas.DataFrame(
+    {
+        "x": RNG.standard_normal(N),
+        "year": 2013 + RNG.integers(0, 12, N),
+        "colour": RNG.choice(["red", "green", "blue"], N),
+        "town": RNG.choice(["a", "b", "c", "d"], N),
+    }
+)
+ETA = 0.5 + 1.2 * TABLE.x - 0.1 * (TABLE.year - 2018)
+TABLE["y"] = ETA + RNG.standard_normal(N)
+TABLE["late"] = RNG.random(N) < 1 / (1 + np.exp(-ETA))
+TABLE["count"] = RNG.poisson(np.exp(0.3 * ETA))
+LOG = {"log sigma": np.log(0.7), "log nu": np.log(5.0), "log phi": np.log(3.0), "cuts": jnp.array([-1.0, 0.3, 0.2])}
+
+
+def difference(name, ys, eta=0.4):
+    """log density of each y less that of the first: constants cancel."""
+    found = np.array([FAMILIES[name].log_density(jnp.asarray(eta), jnp.asarray(y), LOG) for y in ys])
+    return found - found[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "ys", "logs"),
+    [
+        ("gaussian", [0.0, 1.0, -2.0], lambda y: stats.norm(0.4, 0.7).logpdf(y)),
+        ("student", [0.0, 1.0, -2.0], lambda y: stats.t(5.0, 0.4, 0.7).logpdf(y)),
+        ("bernoulli", [0.0, 1.0], lambda y: stats.bernoulli(1 / (1 + np.exp(-0.4))).logpmf(y)),
+        ("poisson", [0.0, 1.0, 7.0], lambda y: stats.poisson(np.exp(0.4)).logpmf(y) + special(y)),
+        ("negative-binomial", [0.0, 1.0, 7.0], lambda y: stats.nbinom(3, 3 / (3 + np.exp(0.4))).logpmf(y) + special(y)),
+    ],
+)  # fmt: skip
+def test_densities_are_those_of_scipy(name, ys, logs):
+    expected = np.array([logs(y) for y in ys])
+    assert_allclose(difference(name, ys), expected - expected[0], rtol=2e-5, atol=2e-5)
+
+
+def special(y):
+    """log y!, which a likelihood leaves out."""
+    from scipy.special import gammaln
+
+    return gammaln(y + 1.0)
+
+
+def test_the_student_law_has_its_constant_in_nu():
+    """nu is a parameter, so what depends on it must be there."""
+    for nu in (3.0, 30.0):
+        more = {**LOG, "log nu": jnp.float32(np.log(nu))}
+        found = float(FAMILIES["student"].log_density(0.4, 1.0, more)) - 0.5 * np.log(np.pi)
+        assert_allclose(found, stats.t(nu, 0.4, 0.7).logpdf(1.0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["ordinal", "categorical"])
+def test_probabilities_of_levels_sum_to_one_and_match_the_density(name):
+    family, eta = FAMILIES[name], jnp.asarray(0.4) if name == "ordinal" else jnp.asarray([0.4, -1.0, 2.0])
+    probabilities = np.asarray(family.mean(eta, LOG))
+    assert_allclose(probabilities.sum(), 1.0, rtol=1e-6)
+    logs = [float(family.log_density(eta, jnp.asarray(level), LOG)) for level in range(4)]
+    assert_allclose(np.exp(logs), probabilities, rtol=1e-5)
+    assert np.all(np.diff(cuts(LOG)) > 0)
+
+
+def test_binomial_counts_weigh_like_their_trials():
+    one = FAMILIES["binomial"].log_density(0.4, jnp.array([3.0, 10.0]), {})
+    many = 3 * FAMILIES["bernoulli"].log_density(0.4, 1.0, {}) + 7 * FAMILIES["bernoulli"].log_density(0.4, 0.0, {})
+    assert_allclose(float(one), float(many), rtol=1e-6)
+
+
+def test_priors_are_as_written():
+    values = jnp.array([0.5, -2.0, 9.0])
+    found = together([Prior("normal", (1.0, 2.0)), read("x", "student_t(4, 0, 1.5)"), read("x", "flat()")])(values)
+    expected = stats.norm(1, 2).logpdf(0.5) + stats.t(4, 0, 1.5).logpdf(-2.0)
+    constant = stats.norm(1, 2).logpdf(1.0) + stats.t(4, 0, 1.5).logpdf(0.0)
+    assert_allclose(float(found), expected - constant, rtol=1e-5)
+
+
+def test_the_linear_predictor_is_on_the_scale_of_the_data():
+    found = design("y ~ x + year + C(colour)", TABLE)
+    x, z = found.matrices(TABLE)
+    assert found.names == ["Intercept", "x", "year", "C(colour)[T.green]", "C(colour)[T.red]"]
+    model = Model.of(found, FAMILIES["gaussian"], x, z, TABLE.y.to_numpy(), (), None)
+    beta = np.array([200.0, 1.0, -0.1, 0.3, 0.2])
+    theta = {"coefficients": jnp.asarray(beta, jnp.float32), "log sigma": jnp.float32(0.0)}
+    eta = model.predictor(theta, model.rows(x, z, np.zeros(N)))
+    # Centred columns: what is left of float32 is the sum 200 - 0.1 * 2018.
+    assert_allclose(np.asarray(eta), x @ beta, atol=1e-4)
+
+
+def test_the_default_prior_is_about_the_intercept_at_the_means():
+    found = design("y ~ x + year", TABLE)
+    x, z = found.matrices(TABLE)
+    y = TABLE.y.to_numpy()
+    model = Model.of(found, FAMILIES["gaussian"], x, z, y, (), None)
+
+    def log_prior(beta):
+        return model.log_prior({"coefficients": jnp.asarray(beta, jnp.float32), "log sigma": jnp.float32(0.3)})
+
+    u, sd, centre = y.std(), x[:, 1:].std(axis=0), x[:, 1:].mean(axis=0)
+    beta = np.array([20.0, 0.8, -0.01])
+    at_means = beta[0] + centre @ beta[1:]
+    expected = stats.norm(y.mean(), 2.5 * u).logpdf(at_means) + stats.norm(0, 2.5 * u / sd).logpdf(beta[1:]).sum()
+    zero = stats.norm(y.mean(), 2.5 * u).logpdf(0.0) + stats.norm(0, 2.5 * u / sd).logpdf(0.0).sum()
+    assert_allclose(float(log_prior(beta) - log_prior(np.zeros(3))), expected - zero, rtol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return lv.fit(TABLE, "late ~ x + year", family="bernoulli", precision=0.05)
+
+
+def test_a_fit_is_the_posterior_of_the_same_model_by_hand(fit):
+    x, y = TABLE[["x", "year"]].to_numpy(), TABLE.late.to_numpy()
+    centre, sd = x.mean(axis=0), x.std(axis=0)
+    link = np.log(y.mean() / (1 - y.mean()))
+    rows = {"x": (x - centre).astype(np.float32), "y": np.where(y, 1.0, -1.0)}
+
+    def log_prior(t):
+        return -0.5 * ((t[0] - link) / 2.5) ** 2 - 0.5 * jnp.sum((t[1:] * sd / 2.5) ** 2)
+
+    target = lv.Target(log_prior, lambda t, row: lv.log_sigmoid(row["y"] * (t[0] + row["x"] @ t[1:])))
+    hand = lv.sample(target, rows, np.zeros(3), precision=0.05, seed=9)
+    assert fit.status == "ok" and fit.names == ("Intercept", "x", "year")
+    z = (fit.mean.value - hand.mean.value)[1:] / np.hypot(fit.mean.error, hand.mean.error)[1:]
+    # Two scores within 5.5: a false alarm for one seed in 1e7.
+    assert np.abs(z).max() < 5.5
+    at_means = fit.expectation(lambda t: t["coefficients"] @ jnp.asarray([1.0, *centre], jnp.float32))
+    assert abs(at_means.value - hand.mean.value[0]) < 5.5 * np.hypot(at_means.error, hand.mean.error[0])
+
+
+def test_predictions_have_the_means_and_intervals_of_the_draws(fit):
+    new = {"x": [0.0, 1.0], "year": [2018, 2020]}
+    found = fit.predict(new)
+    by_hand = fit.expectation(
+        lambda t, row: lv.sigmoid(row @ t["coefficients"]), data=np.array([[1.0, 0.0, 2018], [1.0, 1.0, 2020]])
+    )
+    # 400 systematic draws: the mean's error is below that of as many independent ones.
+    width = (found["upper"] - found["lower"]) / 3.9
+    assert np.all(np.abs(found["mean"] - by_hand.value) < 6 * width / 20)
+    assert np.all((found["lower"] < found["mean"]) & (found["mean"] < found["upper"]))
+    assert set(np.unique([found["predicted_lower"], found["predicted_upper"]])) <= {0.0, 1.0}
+
+
+def test_rows_with_missing_values_are_refused_or_dropped_and_counted():
+    broken = TABLE.assign(x=TABLE.x.where(TABLE.index != 7), unused=np.nan)
+    with pytest.raises(ValueError, match=re.escape("1 of 400 rows with a missing value, first 'x' in row 7")):
+        lv.fit(broken, "y ~ x")
+    assert lv.fit(broken, "y ~ x", missing="drop", passes=30).dropped == 1
+
+
+@pytest.mark.parametrize(
+    ("formula", "more", "message"),
+    [
+        ("y ~ height", {}, "height"),
+        ("weight ~ x", {}, "got 'weight'. Columns are 'x'"),
+        ("y ~ x +* year", {}, "formula must"),
+        ("y x", {}, 'formula must be "response ~ predictors"'),
+        ("y ~ x + (1 | town) + (1 | colour)", {}, "one grouping at most"),
+        ("y ~ x + I(2 * x)", {}, "combination of the ones before"),
+        ("late ~ x", {"family": "binary"}, "family must be one of"),
+        ("count ~ x", {"family": "bernoulli"}, "must hold 0 or 1"),
+        ("y ~ x", {"family": "poisson"}, "must hold counts"),
+        ("colour ~ x", {}, "must hold numbers"),
+        ("y ~ x", {"priors": {"z": "normal(0, 1)"}}, "got 'z'. These are 'Intercept', 'x'"),
+        ("y ~ x", {"priors": {"x": "normal(0)"}}, "priors['x'] must be"),
+        ("y ~ x", {"weights": "w"}, "weights must name a column"),
+        ("y ~ x", {"missing": "ignore"}, "missing must be"),
+    ],
+)
+def test_bad_input_is_named(formula, more, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        lv.fit(TABLE, formula, **more)
+
+
+def test_an_outcome_that_never_varies_and_repeated_columns_are_refused():
+    with pytest.raises(ValueError, match="both must occur"):
+        lv.fit(TABLE.assign(late=1), "late ~ x", family="bernoulli")
+    twice = pandas.concat([TABLE[["y", "x"]], TABLE[["x"]]], axis=1)
+    with pytest.raises(ValueError, match="'x' twice"):
+        lv.fit(twice, "y ~ x")
+    with pytest.raises(ValueError, match="at least one row"):
+        lv.fit(TABLE.head(0), "y ~ x")
+
+
+def test_a_level_that_was_not_seen_is_refused_in_predictions():
+    found = design("y ~ C(colour)", TABLE)
+    with pytest.raises(ValueError, match="got {'violet'}, which was not among them"):
+        found.matrices(pandas.DataFrame({"colour": ["violet"]}))
+
+
+def test_groups_are_integrated_out_in_the_joint_density():
+    found = design("late ~ x + (1 + x | town)", TABLE)
+    x, z = found.matrices(TABLE)
+    model = Model.of(found, FAMILIES["bernoulli"], x, z, TABLE.late.to_numpy(float), (), None)
+    theta = jax.tree.map(jnp.asarray, model.theta_0(TABLE.late.to_numpy(float)))
+    assert model.names[2:] == ("log sd(Intercept | town)", "log sd(x | town)", "atanh cor(x, Intercept | town)")
+    assert [np.size(part) for part in theta.values()] == [2, 2, 1]
+    rows = {**model.rows(x[:3], z[:3], np.zeros(3)), "y": np.ones(3), "weight": np.ones(3), "mask": np.ones(3, bool)}
+    effect = model.effects(theta, jnp.array([1.0, -1.0]))
+    one = sum(
+        FAMILIES["bernoulli"].log_density(x[k] @ np.asarray(theta["coefficients"]) + z[k] @ np.asarray(effect), 1.0, {})
+        for k in range(3)
+    )
+    expected = float(one) - 1.0 - np.log(2 * np.pi)
+    assert_allclose(float(model.log_joint(theta, jnp.array([1.0, -1.0]), rows)), expected, rtol=1e-5)
+
+
+def test_the_command_fits_prints_and_says_what_is_wrong(tmp_path, capsys):
+    typer = pytest.importorskip("typer.testing")
+    from langevin.cli import app
+
+    TABLE.to_csv(tmp_path / "table.csv", index=False)
+    run = typer.CliRunner().invoke
+    found = run(app, ["fit", str(tmp_path / "table.csv"), "y ~ x", "--passes", "40", "--prior", "x=normal(0, 1)",
+                      "--out", str(tmp_path / "out")])  # fmt: skip
+    assert found.exit_code == 0 and "log sigma" in found.output and "Status ok" in found.output
+    summary = pandas.read_csv(tmp_path / "out" / "summary.csv", index_col=0)
+    assert summary.index.tolist() == ["Intercept", "x", "log sigma"] and "q97.5" in summary
+    for formula, more, said in (("y ~ z", [], "z"), ("y ~ x", ["--prior", "x"], "--prior must be NAME=LAW")):
+        refused = run(app, ["fit", str(tmp_path / "table.csv"), formula, *more])
+        assert refused.exit_code == 2 and said in refused.output and "Traceback" not in refused.output
+    assert run(app, ["fit", str(tmp_path / "nothing.csv"), "y ~ x"]).exit_code == 2
