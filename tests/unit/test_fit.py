@@ -204,7 +204,7 @@ def test_an_outcome_that_never_varies_and_repeated_columns_are_refused():
 
 def test_a_level_that_was_not_seen_is_refused_in_predictions():
     found = design("y ~ C(colour)", TABLE)
-    with pytest.raises(ValueError, match="got {'violet'}, which was not among them"):
+    with pytest.raises(ValueError, match=r"got \{'violet'\}, which was not among them"):
         found.matrices(pandas.DataFrame({"colour": ["violet"]}))
 
 

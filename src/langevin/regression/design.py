@@ -124,8 +124,8 @@ def _built(spec: Any, table: Table, formula: str) -> Any:
     except DataMismatchWarning as error:
         seen = re.search(r"\{.*?\}", str(error))
         raise ValueError(
-            f"data must have the levels of the data that were fitted, got {seen[0] if seen else 'others'}, which was not "
-            f"among them. Leave such rows out, or fit with data that have it."
+            f"data must have the levels of the data that were fitted, got {seen[0] if seen else 'others'}, which was "
+            f"not among them. Leave such rows out, or fit with data that have it."
         ) from error
     except (FormulaicError, ValueError, KeyError, TypeError) as error:
         cause = error.__cause__ if error.__cause__ is not None else error
