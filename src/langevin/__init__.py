@@ -10,6 +10,8 @@ request_small_loops()
 from langevin.analysis import Estimate, estimate, quantiles  # noqa: E402
 from langevin.anchor import Anchor, laplace  # noqa: E402
 from langevin.coordinates import Coordinates, Preconditioned, Whitened  # noqa: E402
+from langevin.data.columns import DataChanged  # noqa: E402
+from langevin.data.importer import import_data  # noqa: E402
 from langevin.data.source import ArraySource as DataSource  # noqa: E402
 from langevin.data.subsample import Blocks, Epochs, Full, WithoutReplacement, WithReplacement  # noqa: E402
 from langevin.engine.adapt import adapt_step  # noqa: E402
@@ -74,6 +76,7 @@ __all__ = [
     "Coordinates",
     "Custom",
     "CustomGradient",
+    "DataChanged",
     "DataSource",
     "Diverged",
     "Epochs",
@@ -105,6 +108,7 @@ __all__ = [
     "estimate",
     "fit",
     "groups",
+    "import_data",
     "laplace",
     "load",
     "log_sigmoid",

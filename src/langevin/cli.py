@@ -96,6 +96,37 @@ def _prior(text: str) -> tuple[str, str]:
     return name, law
 
 
+@app.command("import")
+def import_(
+    source: Annotated[list[Path], typer.Argument(metavar="SRC...", help="Parquet, CSV or .npy files, or a folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="DST", help="The folder of columns to make.")],
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="A column to take, or 'x=x1,x2' or 'x=x*' to put some side by side. Repeat. None means all."),
+    ] = None,
+    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out rows without a number.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the shuffle.")] = 0,
+) -> None:
+    """Turn tables into a folder of shuffled columns that lv.sample and lv.run read from the disk.
+
+    An interrupted or killed call can be repeated: it goes on from where it was. Repeating a finished one does nothing.
+    """
+    from langevin.data.importer import import_data
+
+    asked = dict(_named(one) for one in column) if column else None
+    try:
+        found = import_data(source, folder, columns=asked, drop_missing=drop_missing, seed=seed)
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        _refuse(error)
+    print(found)
+
+
+def _named(column: str) -> tuple[str, str | list[str]]:
+    """`y` is a column; `x=x1,x2` puts some side by side."""
+    name, separator, wanted = column.partition("=")
+    return (name, wanted.split(",")) if separator else (column, column)
+
+
 @app.command()
 def paper(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Studies; none means all.")] = None,

@@ -38,7 +38,7 @@ def forces(passes: Passes, anchor: Anchor, rng: np.random.Generator) -> tuple[fl
     u = push(anchor.root, z)
     points = np.concatenate([anchor.theta[None], anchor.theta + u])
     values, grads = map(np.asarray, _prior(passes.target, passes.layout, points))
-    if passes.arrays is not None:
+    if passes.source is not None:
         terms = passes.over(partial(_likelihood, passes.target, passes.layout, points))
         values, grads = values + terms[0], grads + terms[1]
     f = (u + product(grads[1:] - grads[0], anchor.covariance)) / anchor.sd

@@ -89,7 +89,7 @@ def pilot(target: Target, source: DataSource | None, anchor: Anchor, seed: int) 
     twin, found, curvatures = apart(target), [], [0.0, 0.0]
     with own_programs(), jax.enable_x64(True), np.errstate(all="ignore"):
         for g in range(groups):
-            batch = None if source is None else jax.tree.map(lambda leaf, g=g: leaf[picked[g]], source.arrays)
+            batch = None if source is None else source.take(picked[g])
             # Antithetic pairs side by side: the odd part of the remainder then has mean zero exactly.
             z = np.stack([half[g], -half[g]], axis=1).reshape(-1, at_once, d)
             covering = [draws if d <= _ALL_COVARIANCES_UP_TO else (1 if many else 2) * (k == 0) for k in range(len(z))]

@@ -126,7 +126,7 @@ class _Shape:
         self._batch = None
         if source is not None and picked is not None:
             filled = np.resize(picked, max(passes.chunk, len(picked)))
-            self._batch = jax.tree.map(lambda leaf: jax.device_put(leaf[filled]), source.arrays)
+            self._batch = jax.tree.map(jax.device_put, source.take(filled))
 
     def theta(self, y: np.ndarray) -> np.ndarray:
         """Flat parameters at y, of shape (..., d)."""

@@ -61,7 +61,7 @@ def adam(passes: Passes, flat: np.ndarray, sd: np.ndarray, rng: np.random.Genera
     for m in range(1, _ADAM_STEPS + 1):
         checkpoint("looking for the posterior mode")
         rows = rng.integers(passes.num_rows, size=size)
-        batch = jax.tree.map(lambda leaf, rows=rows: leaf[rows], passes.arrays)
+        batch = passes.source.take(rows)
         rate = 0.5 * _ADAM_RATE * (1.0 + np.cos(np.pi * m / _ADAM_STEPS))
         state = _adam_step(passes.target, passes.layout, state, unit, batch, passes.num_rows / size, float(m), rate)
     passes.cost += _ADAM_STEPS * size

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from langevin.data.source import ArraySource
+from langevin.display import Meter
 from langevin.limits import checkpoint
 from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON
 from langevin.target import Layout, Target, arithmetic
@@ -42,14 +44,16 @@ class Passes:
 
     def __init__(self, target: Target, source: Any, layout: Layout, rows: np.ndarray | None = None) -> None:
         self.target, self.layout, self.cost, self.scale = target, layout, 0, 1.0
-        self.arrays = None if source is None else source.arrays
+        self.source = source
         self.num_rows = 0 if source is None else source.num_data
         # The subsample of large data shares the program of the whole.
-        work = self.num_rows * layout.size * arithmetic(target.log_likelihood, self.arrays)
+        work = (
+            self.num_rows * layout.size * arithmetic(target.log_likelihood, None if source is None else source.arrays)
+        )
         compiled = _quickly if work <= _SMALL else _soon
         self.differentiate = partial(compiled, target, layout)
         if rows is not None:
-            self.arrays = jax.tree.map(lambda leaf: leaf[rows], source.arrays)
+            self.source = ArraySource(source.take(rows), len(rows))
             self.num_rows, self.scale = len(rows), source.num_data / len(rows)
 
     def parts(self, flat: np.ndarray, order: int) -> tuple[Parts, Parts]:
@@ -68,7 +72,7 @@ class Passes:
         return _stacked([prior for prior, _ in blocks], starts), _stacked([both[1] for both in blocks], starts)
 
     def _along(self, flat: np.ndarray, directions: np.ndarray | None) -> tuple[Parts, Parts]:
-        if self.arrays is None:
+        if self.source is None:
             self.cost += 1
             checkpoint("looking for the posterior mode")
             prior = [np.asarray(part) for part in self.differentiate(flat, directions, None, 0, 0)[0]]
@@ -93,20 +97,23 @@ class Passes:
         self.cost += self.num_rows
         waiting: deque[Any] = deque()
         total = None
+        meter = Meter("looking for the posterior mode: a pass over the data", self.source.bytes)
         for batch, seen in self._chunks():
             checkpoint("looking for the posterior mode")
             waiting.append(chunk(batch, seen))
+            meter.add(self.source.bytes * self.chunk // self.num_rows)
             if len(waiting) > _AHEAD:
                 total = _added(total, waiting.popleft())
         for part in waiting:
             total = _added(total, part)
+        meter.close()
         return jax.tree.map(lambda part: self.scale * part, total)
 
     def _chunks(self) -> Iterator[tuple[PyTree, int]]:
         size = self.chunk
         for start in range(0, self.num_rows, size):
             first = min(start, self.num_rows - size)
-            yield jax.tree.map(lambda leaf, first=first: leaf[first : first + size], self.arrays), start - first
+            yield self.source.slice(first, first + size), start - first
 
     @property
     def chunk(self) -> int:

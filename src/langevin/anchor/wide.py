@@ -122,7 +122,7 @@ def _root(passes: Passes, source: Any, flat: np.ndarray, rng: np.random.Generato
 
 def _dense_block(few: Passes, start: int, stop: int, flat: np.ndarray) -> tuple[np.ndarray, bool]:
     hessian = np.asarray(_prior_block(few.target, few.layout, start, stop, flat))
-    if few.arrays is not None:
+    if few.source is not None:
         hessian = hessian + few.over(partial(_block, few.target, few.layout, start, stop, flat))
     curvature = Curvature.of(-0.5 * hessian - 0.5 * hessian.T)
     return inverse_root(curvature.tamed()), curvature.positive
@@ -132,7 +132,7 @@ def _diagonal_block(
     few: Passes, start: int, stop: int, flat: np.ndarray, prior: np.ndarray, squares: np.ndarray
 ) -> tuple[np.ndarray, bool]:
     total, stand_in = prior + squares, np.abs(prior) + squares
-    if few.arrays is None:
+    if few.source is None:
         total = prior
     elif few.scale == 1.0:
         total = prior - few.over(partial(_diagonal, few.target, few.layout, start, stop, flat))

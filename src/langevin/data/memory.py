@@ -1,5 +1,7 @@
 """Host memory as XLA wants it: a CPU takes over without a copy what starts on a 64-byte border."""
 
+from typing import Any
+
 import numpy as np
 
 _ALIGNMENT = 64
@@ -11,6 +13,12 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     raw = np.empty(size + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT
     return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def memoryview_of(array: np.ndarray) -> memoryview:
+    """The bytes of a contiguous array."""
+    raw: Any = array.reshape(-1).view(np.uint8)
+    return memoryview(raw)
 
 
 def aligned(array: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from os import PathLike
 from typing import Any, Protocol, runtime_checkable
 from zlib import crc32
 
@@ -73,7 +74,14 @@ class ArraySource:
 
     @classmethod
     def of(cls, data: PyTree) -> "ArraySource":
-        """Checks and wraps; raises ValueError on ragged, empty, non-numeric or non-finite data."""
+        """Checks and wraps; raises ValueError on ragged, empty, non-numeric or non-finite data.
+
+        A path, or a list of paths, gives the `FileSource` of what is there.
+        """
+        if _is_path(data) or (isinstance(data, (list, tuple)) and data and all(map(_is_path, data))):
+            from langevin.data.files import open_data
+
+            return open_data(data)
         data = _columns(data)
         paths = jax.tree_util.tree_leaves_with_path(data)
         treedef: Any = jax.tree.structure(data)
@@ -135,18 +143,26 @@ class ArraySource:
     def shuffled(self, repeated: int) -> PyTree:
         """See `DataSource.shuffled`; made once and kept."""
         if repeated not in self._shuffled:
-            order = np.random.default_rng(_SHUFFLE_SEED).permutation(self.num_data)
+            order = self._order()
             wrapped = np.concatenate([order, order[:repeated]])
             room = jax.tree.map(lambda leaf: aligned_empty((len(wrapped), *leaf.shape[1:]), leaf.dtype), self.arrays)
             self._shuffled.clear()
             self._shuffled[repeated] = self.take(wrapped, out=room)
         return self._shuffled[repeated]
 
+    def _order(self) -> np.ndarray:
+        """Row numbers of a shuffled copy."""
+        return np.random.default_rng(_SHUFFLE_SEED).permutation(self.num_data)
+
 
 def as_source(data: PyTree) -> DataSource:
-    """The data as a DataSource; one that is already a source passes through unchecked."""
+    """The data, or what is at their path, as a DataSource; one that is already a source passes through unchecked."""
     # Arrays first: Python 3.11 evaluates the properties of what it compares with a protocol, and a fingerprint costs.
     return data if isinstance(data, (ArraySource, DataSource)) else ArraySource.of(data)
+
+
+def _is_path(data: Any) -> bool:
+    return isinstance(data, (str, PathLike))
 
 
 def _columns(data: PyTree) -> PyTree:

@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from langevin import random
+from langevin.data.files import FileSource
 from langevin.data.source import DataSource
 from langevin.random import Clock
 
@@ -37,8 +38,6 @@ class Subsample:
     batch_size: int
 
     iid: ClassVar[bool] = True
-    # Whether a minibatch is scattered over the data, so that a host gather can pay.
-    gathers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.batch_size, bool) or not isinstance(self.batch_size, (int, np.integer)):
@@ -49,6 +48,10 @@ class Subsample:
     def size(self, num_data: int) -> int:
         """Data visited in one step."""
         return int(self.batch_size)
+
+    def gathers(self, source: DataSource) -> bool:
+        """Whether the host should gather minibatches of large data: those scattered over it, or waiting on a disk."""
+        return True
 
     def check(self, num_data: int) -> None:
         """Raises if a minibatch of this kind cannot be drawn from num_data data."""
@@ -233,7 +236,8 @@ class Blocks(_AtMostAllData):
     """n consecutive rows of the data, shuffled once; the first row is uniform and the end wraps.
 
     Independent over steps given the shuffle, marginals exactly uniform. One contiguous read a step: the fast choice
-    when the data are much larger than the caches. Cost: one threefry block a step and one shuffled copy of the data.
+    when the data are much larger than the caches, or than memory: a folder that `lv.import_data` has shuffled is read
+    as it is. Cost: one threefry block a step, and for other data one shuffled copy in memory.
 
     Example:
         >>> import langevin as lv
@@ -241,7 +245,9 @@ class Blocks(_AtMostAllData):
         (1002,)
     """
 
-    gathers: ClassVar[bool] = False
+    def gathers(self, source):
+        """Only from files that are shuffled already."""
+        return isinstance(source, FileSource) and source.in_random_order
 
     def prepare(self, source):
         """A shuffled copy, its first n - 1 rows repeated at the end so that a block never wraps."""
@@ -256,8 +262,9 @@ class Blocks(_AtMostAllData):
         return [(self.batch_size, lambda j: page[k] + j)]
 
     def rows(self, page, k, num_steps, num_data):
-        """See `Subsample.rows`; in the shuffled copy."""
-        return page[k] + jnp.arange(self.batch_size)
+        """See `Subsample.rows`; in the shuffled order."""
+        beyond = page[k] - num_data + jnp.arange(self.batch_size)
+        return jnp.where(beyond < 0, beyond + num_data, beyond)
 
     def batch(self, data, page, k, num_steps, num_data):
         """See `Subsample.batch`."""
@@ -275,7 +282,9 @@ class Full(Subsample):
 
     batch_size: int = 1
 
-    gathers: ClassVar[bool] = False
+    def gathers(self, source):
+        """No: there is nothing to choose."""
+        return False
 
     def size(self, num_data):
         """N."""

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from langevin.data.prefetch import on_device
 from langevin.data.source import as_source
 from langevin.engine.checks import require, whole_number
 from langevin.kernels import ExactKernel
@@ -53,7 +54,7 @@ def adapt_step(
     if not 0.0 < goal < 1.0:
         raise ValueError(f"target_acceptance must lie in (0, 1), got {goal!r}. Try {kernel.target_acceptance}.")
     layout, narrow = Layout.of(theta_0), for_float32(target)
-    arrays = None if data is None else as_source(data).arrays
+    arrays = None if data is None else jax.tree.map(on_device, as_source(data).aligned())
     theta = layout.flat(theta_0).astype(np.float32)
     with jax.enable_x64(False):
         narrow.check(theta_0, arrays)

@@ -14,6 +14,7 @@ from langevin import random
 from langevin.anchor import Anchor
 from langevin.coordinates import Coordinates
 from langevin.data.subsample import Subsample
+from langevin.display import showing
 from langevin.engine import setup
 from langevin.engine.block import Block, Carry
 from langevin.engine.books import Books, Checkpoint, Rows, Sent
@@ -89,13 +90,13 @@ def run(
         >>> lv.estimate(ledger, method="corrected")["theta.mean"].status
         'ok'
     """
-    going = Run(
-        setup.prepare(
+    with showing(progress):
+        prepared = setup.prepare(
             target, data, theta_0, schedule=schedule, kernel=kernel, gradient=gradient, subsample=subsample,
             coordinates=coordinates, observables=observables, chains=chains, seed=seed, anchor=anchor,
             weight_power=weight_power, keep=keep, layout=layout, guard=guard,
-        )
-    )  # fmt: skip
+        )  # fmt: skip
+    going = Run(prepared)
     if resume is not None:
         going.resume(resume)
     num_steps = whole_number("num_steps", num_steps, 1)

@@ -199,8 +199,8 @@ def _program(
     capacity = _CAPACITY
     while capacity > 64 and capacity // BASE_ROW * size * num_chains > _ROW_FLOATS:
         capacity //= 2
-    gathers = lanes == "chain" and kind == "datum" and subsample is not None and subsample.gathers
-    host_gather = gathers and source.bytes > FROM_BYTES
+    gathers = lanes == "chain" and kind == "datum" and subsample is not None and source.bytes > FROM_BYTES
+    host_gather = gathers and subsample.gathers(source)
     if host_gather:
         gathered = batch_size * num_chains * source.bytes // num_data
         while capacity > 16 and capacity * gathered > BUFFER_BYTES:

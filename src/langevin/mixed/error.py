@@ -43,7 +43,7 @@ def quadrature_error(target: Target, source: DataSource | None, anchor: Anchor, 
     d, num_data = anchor.layout.size, source.num_data
     count = min(num_data, max(_FEWEST_GROUPS, _MOST_GRADIENTS // (2 * d + 1)))
     rows = np.sort(np.random.default_rng([seed, _STREAM]).choice(num_data, count, replace=False, shuffle=False))
-    batch = jax.tree.map(lambda leaf: leaf[rows], source.arrays)
+    batch = source.take(rows)
     along = (covariance / anchor.sd).T
     points = np.concatenate([anchor.theta[None], anchor.theta + along, anchor.theta - along]).astype(np.float32)
     with own_programs():

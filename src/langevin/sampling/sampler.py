@@ -9,6 +9,7 @@ import numpy as np
 
 from langevin.analysis.statuses import STATUSES
 from langevin.data.source import as_source
+from langevin.display import showing
 from langevin.errors import AnchorError, Diverged
 from langevin.limits import attempted, stop_requests
 from langevin.sampling.planning import affordable, plan
@@ -60,7 +61,7 @@ def sample(
     """
     began = monotonic()
     # One request for all of it: Ctrl-C between set-up and sampling must not get lost.
-    with stop_requests() as stop_requested:
+    with stop_requests() as stop_requested, showing(progress):
         source = None if data is None else as_source(data)
         if source is not None:
             # Taken before the run: arrays that the user changes later must not pass for what was sampled.

@@ -1,0 +1,182 @@
+"""Columns on disk: `.npy` files mapped read-only, and the manifest that describes a folder of them.
+
+Nothing here runs code of a file: headers are literals, manifests are JSON, objects are refused, and a manifest can only
+name files of its own folder.
+"""
+
+import json
+import mmap
+import os
+import re
+from dataclasses import asdict, dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+MANIFEST = "langevin.json"
+# Goes up whenever the manifest, or the meaning of a column, changes.
+FORMAT = 1
+# Plain names only: no folder, no hidden file, nothing that a shell or another system reads in its own way.
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.npy")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column as its manifest describes it.
+
+    `crc32` covers every byte of its numbers; `size` and `mtime_ns` tell a file that was touched since. `levels` are
+    what the codes 0, 1, 2 ... of a categorical column stand for. `made_of` names the columns of the table in it.
+    """
+
+    name: str
+    file: str
+    dtype: str
+    shape: tuple[int, ...]
+    crc32: int
+    size: int
+    mtime_ns: int
+    levels: tuple[str, ...] | None = None
+    made_of: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an imported folder holds: columns of equal length, and where they come from.
+
+    `bare`: the data are the one column itself, not a dict of columns. `seed` is that of the shuffle. `origin` describes
+    the files and the options of the import, so that the same import need not be made twice; `dropped` counts the rows
+    that were left out, by the column that had no number there.
+    """
+
+    num_data: int
+    columns: tuple[Column, ...]
+    bare: bool
+    seed: int
+    origin: dict[str, Any]
+    dropped: dict[str, int]
+
+    def write(self, file: Path) -> None:
+        """As JSON, forced to the disk."""
+        text = json.dumps({"format": FORMAT, **asdict(self)}, indent=1, allow_nan=False)
+        with open(file, "w", encoding="utf-8") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(opened.fileno())
+
+    @classmethod
+    def read(cls, folder: Path) -> "Manifest":
+        """The manifest of a folder; raises ValueError where it is damaged or names files elsewhere."""
+        file = folder / MANIFEST
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+            if found.pop("format") != FORMAT:
+                raise ValueError(f"it has another format than {FORMAT}: use the langevin that wrote it")
+            columns = tuple(_column(**entry) for entry in found.pop("columns"))
+            manifest = cls(columns=columns, **found)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"{file} is not a manifest that can be used: {error}. Import the data anew.") from error
+        if not columns or (manifest.bare and len(columns) > 1):
+            raise ValueError(f"{file} is not a manifest that can be used: it has {len(columns)} columns.")
+        return manifest
+
+
+def _column(*, file: str, shape: list[int], levels: list[str] | None, made_of: list[str], **rest: Any) -> Column:
+    if not isinstance(file, str) or not _FILE.fullmatch(file):
+        raise ValueError(f"a column must be a .npy file of the folder itself, got {file!r}")
+    return Column(
+        file=file,
+        shape=tuple(shape),
+        levels=None if levels is None else tuple(levels),
+        made_of=tuple(made_of),
+        **rest,
+    )
+
+
+def file_name(column: str, taken: set[str]) -> str:
+    """A plain file name for a column of any name, different from those taken, in any case of letters."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", column)[:64] or "_"
+    plain = plain if plain[0] != "-" else f"_{plain}"
+    name, count = f"{plain}.npy", 1
+    while name.lower() in taken:
+        count += 1
+        name = f"{plain}-{count}.npy"
+    taken.add(name.lower())
+    return name
+
+
+class MappedFile:
+    """A `.npy` file, mapped read-only; it knows when the file is no longer what was opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            # Kept open: where the name is given to another file, this one stays what it was.
+            self._file = open(path, "rb")
+        except OSError as error:
+            raise ValueError(f"data: {path} cannot be opened: {error.strerror}.") from error
+        self.shape, self.dtype, self.offset = _header(self._file, path)
+        self.nbytes = prod(self.shape) * self.dtype.itemsize
+        self.opened = self.stat()
+        if self.opened[0] < self.offset + self.nbytes:
+            raise ValueError(
+                f"data: {path} is truncated: its header promises {self.offset + self.nbytes:,} bytes, and there are "
+                f"{self.opened[0]:,}. Write it anew, or restore it from a copy."
+            )
+
+    def array(self, advice: int | None = None) -> np.ndarray:
+        """All of it, mapped; pages come from the disk when they are first used."""
+        mapped = mmap.mmap(self._file.fileno(), self.offset + self.nbytes, access=mmap.ACCESS_READ)
+        if advice is not None:
+            mapped.madvise(advice)
+        return np.frombuffer(mapped, self.dtype, prod(self.shape), self.offset).reshape(self.shape)
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether nobody has written to the file, or cut it off, since it was opened."""
+        return self.stat() == self.opened
+
+    def stat(self) -> tuple[int, int]:
+        """Size and time of the last change."""
+        found = os.fstat(self._file.fileno())
+        return found.st_size, found.st_mtime_ns
+
+    @property
+    def identity(self) -> tuple:
+        """What is the same only for the same file with the same contents."""
+        found = os.fstat(self._file.fileno())
+        return found.st_dev, found.st_ino, *self.opened
+
+
+class DataChanged(RuntimeError):
+    """A data file was changed or truncated while a run was reading it.
+
+    Example:
+        >>> import langevin as lv
+        >>> issubclass(lv.DataChanged, RuntimeError)
+        True
+    """
+
+
+def _header(file: Any, path: Path) -> tuple[tuple[int, ...], np.dtype, int]:
+    try:
+        magic = npy.read_magic(file)
+        read = npy.read_array_header_1_0 if magic == (1, 0) else npy.read_array_header_2_0
+        shape, fortran, dtype = read(file)
+    except (ValueError, OSError) as error:
+        raise ValueError(f"data: {path} is not a .npy file of numbers: {str(error).splitlines()[0]}.") from error
+    if dtype.hasobject or dtype.kind not in "fiub":
+        raise ValueError(
+            f"data: {path} must hold numbers, got dtype {dtype}. Encode categories as integers; Python objects are "
+            f"never read from a file."
+        )
+    if not shape or not shape[0]:
+        raise ValueError(f"data: {path} must have a leading axis over observations, got shape {shape}.")
+    if fortran and sum(size > 1 for size in shape) > 1:
+        raise ValueError(
+            f"data: {path} must be in C order (a row in one piece), got Fortran order. Save "
+            f"np.ascontiguousarray(array) instead."
+        )
+    return shape, dtype, file.tell()
