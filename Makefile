@@ -28,7 +28,7 @@ $(VENV)/.created:
 
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "installing langevin and its tools (one to two minutes the first time)"
-	@$(PIP) -e '.[dev,cli,fit,paper]'
+	@$(PIP) -e '.[dev,cli,files,fit,paper]'
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed

@@ -46,7 +46,7 @@ def folder(tmp_path):
         {"subsample": lv.Blocks(20)},
         {"subsample": lv.Full()},
         {"subsample": lv.WithReplacement(4), "chains": 16, "layout": "wide"},
-        {"subsample": lv.WithReplacement(20), "gradient": lv.SVRG()},
+        {"subsample": lv.WithReplacement(20), "gradient": lv.SVRG(50)},
         {"kernel": lv.MALA(), "subsample": None},
     ],
     ids=lambda parts: " ".join(str(value) for value in parts.values()),
@@ -62,13 +62,13 @@ def test_a_run_is_the_same_to_the_bit_in_memory_and_on_disk(parts, folder, mappe
     assert one.manifest.difference(other.manifest) is None
 
 
-@pytest.mark.parametrize("method", ["minibatch", "exact"])
+@pytest.mark.parametrize("method", ["minibatch", pytest.param("exact", marks=pytest.mark.slow)])
 def test_sampling_is_the_same_to_the_bit_in_memory_and_on_disk(method, folder, mapped):
     one, other = (
         lv.sample(TARGET, data, jnp.zeros(2), passes=3 if method == "minibatch" else 200, method=method, seed=4)
         for data in (folder, {"x": X, "y": Y})
     )
-    assert isinstance(one.session.source, FileSource) and not isinstance(one.session.source.arrays["x"].base, np.ndarray)
+    assert isinstance(one.session.source, FileSource) and len(one.session.source.files) == 2
     for name in ("mean", "sd"):
         assert np.array_equal(getattr(one, name).value, getattr(other, name).value)
         assert np.array_equal(getattr(one, name).stderr, getattr(other, name).stderr)
@@ -101,7 +101,7 @@ def test_a_file_larger_than_memory_gives_the_same_rows(folder, mapped, monkeypat
     assert np.array_equal(taken["x"], X[rows]) and np.array_equal(taken["y"], Y[rows])
     room = {"x": np.empty((5, 2), np.float32), "y": np.empty(5, np.int8)}
     assert source.take(rows[:5], out=room)["x"] is room["x"] and np.array_equal(room["y"], Y[rows[:5]])
-    with pytest.raises(ValueError, match=r"too large .* langevin import"):
+    with pytest.raises(ValueError, match=r"too large .*langevin import"):
         source.shuffled(3)
 
 
@@ -208,6 +208,6 @@ def test_rows_beyond_two_to_the_thirty_are_drawn_from_a_file(tmp_path):
         target, source, jnp.float32(0), subsample=lv.WithReplacement(500), schedule=lv.Constant(1e-30), num_steps=64,
         observables={"t": lambda t: t}, keep=64,
     )  # fmt: skip
-    # The gradient is N times the share of ones in the minibatch, a ninth: 4 sds of the mean of 64 x 500 draws.
+    # The gradient is N times the share of ones in a minibatch, which is a ninth.
     share = ledger.draws.grad.mean() / rows
     assert abs(share - 1 / 9) < 5 * np.sqrt(8 / 81 / 32000)  # false alarms: 6e-7

@@ -8,6 +8,7 @@ import json
 import mmap
 import os
 import re
+import weakref
 from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
@@ -113,11 +114,13 @@ class MappedFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            # Kept open: where the name is given to another file, this one stays what it was.
-            self._file = open(path, "rb")
+            with open(path, "rb") as file:
+                self.shape, self.dtype, self.offset = _header(file, path)
+                # Kept open: where the name is given to another file, this one stays what it was.
+                self._number = os.dup(file.fileno())
         except OSError as error:
             raise ValueError(f"data: {path} cannot be opened: {error.strerror}.") from error
-        self.shape, self.dtype, self.offset = _header(self._file, path)
+        weakref.finalize(self, os.close, self._number)
         self.nbytes = prod(self.shape) * self.dtype.itemsize
         self.opened = self.stat()
         if self.opened[0] < self.offset + self.nbytes:
@@ -128,7 +131,7 @@ class MappedFile:
 
     def array(self, advice: int | None = None) -> np.ndarray:
         """All of it, mapped; pages come from the disk when they are first used."""
-        mapped = mmap.mmap(self._file.fileno(), self.offset + self.nbytes, access=mmap.ACCESS_READ)
+        mapped = mmap.mmap(self._number, self.offset + self.nbytes, access=mmap.ACCESS_READ)
         if advice is not None:
             mapped.madvise(advice)
         return np.frombuffer(mapped, self.dtype, prod(self.shape), self.offset).reshape(self.shape)
@@ -140,13 +143,13 @@ class MappedFile:
 
     def stat(self) -> tuple[int, int]:
         """Size and time of the last change."""
-        found = os.fstat(self._file.fileno())
+        found = os.fstat(self._number)
         return found.st_size, found.st_mtime_ns
 
     @property
     def identity(self) -> tuple:
         """What is the same only for the same file with the same contents."""
-        found = os.fstat(self._file.fileno())
+        found = os.fstat(self._number)
         return found.st_dev, found.st_ino, *self.opened
 
 
@@ -165,7 +168,7 @@ def _header(file: Any, path: Path) -> tuple[tuple[int, ...], np.dtype, int]:
         magic = npy.read_magic(file)
         read = npy.read_array_header_1_0 if magic == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = read(file)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         raise ValueError(f"data: {path} is not a .npy file of numbers: {str(error).splitlines()[0]}.") from error
     if dtype.hasobject or dtype.kind not in "fiub":
         raise ValueError(

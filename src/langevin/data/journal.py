@@ -48,11 +48,15 @@ class Workshop:
         try:
             self.columns.mkdir(parents=True, exist_ok=True)
             self._lock = open(self._path / "lock", "wb")
+        except OSError as error:
+            self._explain(error)
+        try:
             self._alone()
             if not self._resumed():
                 self._clear()
-        except OSError as error:
-            self._explain(error)
+        except BaseException:
+            self._lock.close()
+            raise
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
