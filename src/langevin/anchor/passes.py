@@ -1,7 +1,9 @@
 """Passes over the data in float64: value, gradient and curvature of the log density, a chunk of rows at a time."""
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -31,8 +33,8 @@ _SMALL = 2**19
 # Directions of Hessian products at once: with the rows of a block they stand behind every number that a likelihood
 # computes on its way.
 _DIRECTIONS = 512
-# Chunks under way on the device while the host adds up the earlier ones.
-_AHEAD = 2
+# Chunks under way at once, each in a thread; their sums are added in order, so that no bit depends on this.
+_THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 class Passes:
@@ -95,17 +97,23 @@ class Passes:
     def over(self, chunk: Callable[[PyTree, int], Any]) -> Any:
         """The sum of `chunk(batch, seen)` over the data, in order; the first `seen` rows of a batch do not count."""
         self.cost += self.num_rows
-        waiting: deque[Any] = deque()
-        total = None
+        total, waiting, double = None, deque[Future](), jax.config.read("jax_enable_x64")
+
+        def work(batch: PyTree, seen: int) -> Any:
+            # A thread has a setting of its own.
+            with jax.enable_x64(double):
+                return jax.tree.map(np.asarray, chunk(batch, seen))
+
         meter = Meter("looking for the posterior mode: a pass over the data", self.source.bytes)
-        for batch, seen in self._chunks():
-            checkpoint("looking for the posterior mode")
-            waiting.append(chunk(batch, seen))
-            meter.add(self.source.bytes * self.chunk // self.num_rows)
-            if len(waiting) > _AHEAD:
-                total = _added(total, waiting.popleft())
-        for part in waiting:
-            total = _added(total, part)
+        with ThreadPoolExecutor(_THREADS) as threads:
+            for batch, seen in self._chunks():
+                checkpoint("looking for the posterior mode")
+                waiting.append(threads.submit(work, batch, seen))
+                if len(waiting) > _THREADS:
+                    total = _added(total, waiting.popleft().result())
+                    meter.add(self.source.bytes * self.chunk // self.num_rows)
+            for part in waiting:
+                total = _added(total, part.result())
         meter.close()
         return jax.tree.map(lambda part: self.scale * part, total)
 
@@ -122,7 +130,6 @@ class Passes:
 
 
 def _added(total: Any, part: Any) -> Any:
-    part = jax.tree.map(np.asarray, part)
     return part if total is None else jax.tree.map(np.add, total, part)
 
 
