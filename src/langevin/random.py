@@ -43,17 +43,27 @@ class Clock(NamedTuple):
         return Clock(low, self.high + (low < self.low).astype(jnp.uint32))
 
 
+# add, xor, or, shift left, shift right. Primitives: JAX's own operators on arrays take five times as long to trace, and
+# the cipher is most of what a program traces.
+_ON_HOST = (np.add, np.bitwise_xor, np.bitwise_or, np.left_shift, np.right_shift)
+_ON_DEVICE = (lax.add, lax.bitwise_xor, lax.bitwise_or, lax.shift_left, lax.shift_right_logical)
+
+
 def threefry(key, counter) -> tuple[Array, Array]:
     """Threefry2x32-20 of Salmon et al. (2011): key and counter are pairs of uint32 arrays that broadcast."""
-    uint = np.uint32 if isinstance(key[0], (np.ndarray, np.generic)) else jnp.uint32
-    schedule = (key[0], key[1], key[0] ^ key[1] ^ uint(_PARITY))
+    host = isinstance(key[0], (np.ndarray, np.generic))
+    add, xor, either, left, right = _ON_HOST if host else _ON_DEVICE
+    schedule: tuple = (key[0], key[1], key[0] ^ key[1] ^ np.uint32(_PARITY))
     x0, x1 = counter[0] + schedule[0], counter[1] + schedule[1]
+    if not host:  # primitives broadcast numbers only
+        x0, x1 = jnp.broadcast_arrays(x0, x1)
+        schedule = tuple(lax.broadcast_to_rank(part, x0.ndim) if part.ndim else part for part in schedule)
     for block in range(5):
         for rotation in _ROTATIONS[block % 2]:
-            x0 = x0 + x1
-            x1 = ((x1 << uint(rotation)) | (x1 >> uint(32 - rotation))) ^ x0
-        x0 = x0 + schedule[(block + 1) % 3]
-        x1 = x1 + schedule[(block + 2) % 3] + uint(block + 1)
+            x0 = add(x0, x1)
+            x1 = xor(either(left(x1, np.uint32(rotation)), right(x1, np.uint32(32 - rotation))), x0)
+        x0 = add(x0, schedule[(block + 1) % 3])
+        x1 = add(add(x1, schedule[(block + 2) % 3]), np.uint32(block + 1))
     return x0, x1
 
 

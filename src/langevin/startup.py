@@ -54,6 +54,12 @@ def request_small_loops() -> None:
     os.environ["XLA_FLAGS"] = f"{flags} --xla_backend_extra_options={OPTION}={THRESHOLD}".strip()
 
 
+def load_scipy() -> None:
+    """What books and analysis need of SciPy: a third of a second, best spent while the device compiles."""
+    import scipy.linalg
+    import scipy.special  # noqa: F401
+
+
 @contextmanager
 def own_programs() -> Iterator[None]:
     """What is compiled inside is looked up in langevin's folder and kept there; the user's own programs are not.

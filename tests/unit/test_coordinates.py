@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import gammainccinv
 
 import langevin as lv
-from langevin.coordinates import Linear, Preconditioned, Whitened, times
+from langevin.coordinates import Linear, Preconditioned, Whitened, chi_square_beyond, times
 from langevin.engine.run import Run
 from langevin.engine.setup import prepare
 
@@ -35,6 +36,12 @@ def full_grad(thetas):
         flat = jnp.asarray(thetas.reshape(-1, 3))
         data = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), DATA)
         return np.asarray(jax.vmap(TARGET.grad, (0, None))(flat, data)).reshape(thetas.shape)
+
+
+@pytest.mark.parametrize("tail", [0.5, 1e-2, 1e-4])
+def test_the_border_of_a_normal_vector_is_scipys(tail):
+    for d in (1, 2, 3, 10, 63, 64, 501, 20_000):
+        assert_allclose(chi_square_beyond(tail, d), 2.0 * gammainccinv(d / 2, tail), rtol=1e-11)
 
 
 def test_maps_are_the_matrix_products_on_host_and_device():

@@ -1,6 +1,7 @@
 """What the kernel's own theory says of a run: how long it remembers, and how far its law is from the posterior's."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,19 @@ class Law(NamedTuple):
         return 0.5 * np.einsum("vij,gij->gv", hessian, self.excess)
 
 
+# A ledger is asked for several estimates, which share its law.
+_known: "WeakKeyDictionary[Ledger, dict]" = WeakKeyDictionary()
+
+
 def law(ledger: "Ledger", index: tuple[int, ...], rows: Rows, pool: bool) -> Law | None:
+    """The law of one schedule setting, worked out once for each ledger; see `_law`."""
+    known = _known.setdefault(ledger, {})
+    if (index, pool) not in known:
+        known[index, pool] = _law(ledger, index, rows, pool)
+    return known[index, pool]
+
+
+def _law(ledger: "Ledger", index: tuple[int, ...], rows: Rows, pool: bool) -> Law | None:
     """The law of one schedule setting; None without a dense anchor, or where the kernel states none.
 
         M = E[g g'] = H S H + C,    S = H^-1 + excess(C),    both measured and stated for the steps of the run

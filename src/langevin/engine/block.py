@@ -214,8 +214,7 @@ advance = jax.jit(_advance, static_argnums=0, donate_argnums=4)
 advance_soon = jax.jit(_advance, static_argnums=0, donate_argnums=4, compiler_options=COMPILED_SOON)
 
 
-@partial(jax.jit, static_argnums=0)
-def block_rows(
+def _block_rows(
     program: Program, keys: dict[str, Array], start: Clock, origin: tuple[Array, ...], rounds: Array
 ) -> Array:
     """Row numbers of the minibatches of a block for the host to gather, (chains, capacity * n).
@@ -236,15 +235,25 @@ def block_rows(
     return lax.map(chain, keys["subsample"])
 
 
-def initial_carry(program: Program, parts: Parts, keys: dict[str, Array], z: Array, settings: int) -> Carry:
-    """States before the first transition and empty sums for z of shape (chains, d)."""
+block_rows = jax.jit(_block_rows, static_argnums=0)
+block_rows_soon = jax.jit(_block_rows, static_argnums=0, compiler_options=COMPILED_SOON)
+
+
+def added_by_a_step(program: Program, parts: Parts) -> PyTree:
+    """Shapes of what one transition of one chain adds to its open row."""
+    like, number = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((program.layout.size,), ()))
+    return jax.eval_shape(partial(contributions, program), parts, like, like, number, number)
+
+
+def initial_carry(
+    program: Program, parts: Parts, keys: dict[str, Array], z: Array, settings: int, sums: PyTree
+) -> Carry:
+    """States before the first transition and empty sums of these shapes for z of shape (chains, d)."""
     state, memory = _initial_state(program, parts, keys, z, np.int32(len(z)))
-    like, number = jax.ShapeDtypeStruct(z.shape[1:], z.dtype), jax.ShapeDtypeStruct((), z.dtype)
-    sums = jax.eval_shape(partial(contributions, program), parts, like, like, number, number)
     counted = ["visits"] if program.rounds or program.source == "stateful" else []
     if program.source == "exact":
         counted = list(parts.kernel.counted(state, program.num_data))
-    sums |= {name: number for name in counted}
+    sums = sums | {name: jax.ShapeDtypeStruct((), z.dtype) for name in counted}
     empty = jax.tree.map(lambda leaf: np.zeros((settings, len(z), *leaf.shape), leaf.dtype), sums)
     state, memory = jax.tree.map(lambda leaf: np.array(np.broadcast_to(leaf, (settings, *leaf.shape))), (state, memory))
     return Carry(state, memory, empty)

@@ -43,6 +43,7 @@ class Group:
         self.call, self.program = prepared, prepared.program
         self.keys = {name: key[self.at] for name, key in prepared.keys.items()}
         self._advance = device.advance_soon if prepared.short else device.advance
+        self._block_rows = device.block_rows_soon if prepared.short else device.block_rows
         self.carry: Carry | None = None
         self.gather: HostGather | None = None
         self.ahead: tuple[Any, PyTree] = (None, None)
@@ -51,10 +52,10 @@ class Group:
             self.gather = HostGather(prepared.host_source, rows)
 
     @in_float32
-    def start(self, settings: int) -> None:
-        """The state before the first transition."""
+    def start(self, settings: int, sums: PyTree) -> None:
+        """The state before the first transition, with empty `sums` of these shapes."""
         parts, starts = self.call.parts, self.call.starts[self.at]
-        self.place(device.initial_carry(self.program, parts, self.keys, starts, settings))
+        self.place(device.initial_carry(self.program, parts, self.keys, starts, settings, sums))
 
     def place(self, carry: Carry) -> None:
         """Takes over a carry, bound to the device of the data: one that is free to move would be compiled for anew."""
@@ -88,7 +89,7 @@ class Group:
 
     def _rows(self, m: int, rounds: np.ndarray) -> jax.Array:
         """Row numbers of the minibatches of the block after transition m, on the device."""
-        return device.block_rows(self.program, self.keys, random.Clock.at(m), self.origin(m), rounds)
+        return self._block_rows(self.program, self.keys, random.Clock.at(m), self.origin(m), rounds)
 
     def _gathered(self, m: int, rounds: np.ndarray) -> PyTree:
         """Minibatches of the block after transition m: fetched ahead, or now if the run has just begun."""

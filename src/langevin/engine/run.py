@@ -16,7 +16,7 @@ from langevin.coordinates import Coordinates
 from langevin.data.subsample import Subsample
 from langevin.display import showing
 from langevin.engine import setup
-from langevin.engine.block import Block, Carry
+from langevin.engine.block import Block, Carry, added_by_a_step
 from langevin.engine.books import Books, Checkpoint, Rows, Sent
 from langevin.engine.checks import whole_number
 from langevin.engine.lanes import Group, num_groups
@@ -27,8 +27,9 @@ from langevin.errors import Diverged
 from langevin.gradients import Minibatch
 from langevin.kernels import SGLD
 from langevin.limits import interrupt, stop_requests
+from langevin.precision import in_float32
 from langevin.schedules import Schedule
-from langevin.startup import own_programs
+from langevin.startup import load_scipy, own_programs
 from langevin.target import Target
 
 PyTree = Any
@@ -171,6 +172,7 @@ class Run:
                         break
                     count = self._fitting(count if block_steps is None else block_steps, num_steps - self.m)
                     flying.append(self._launch(count, num_steps))
+                    load_scipy()
                     # No group waits for the others, nor for the books, while one more block is on its way.
                     if len(flying) > _IN_FLIGHT:
                         self._collect(self._arrived(*flying.popleft()))
@@ -185,7 +187,8 @@ class Run:
 
     def start(self) -> None:
         """Places the chains before their first transition."""
-        for started in self._each(lambda group: group.start(self.settings)):
+        sums = in_float32(added_by_a_step)(self.program, self.call.parts)
+        for started in self._each(lambda group: group.start(self.settings, sums)):
             started.result()
 
     def _check_exact_start(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from langevin import random
 from langevin.anchor import Anchor
-from langevin.coordinates import Coordinates
+from langevin.coordinates import Coordinates, chi_square_beyond
 from langevin.data.prefetch import BUFFER_BYTES, FROM_BYTES, on_device
 from langevin.data.source import as_source
 from langevin.data.subsample import Subsample, WithReplacement
@@ -139,7 +139,8 @@ def _prepare(
         program=program,
         parts=parts,
         keys=stream_keys(program, coordinates, chain_numbers, seed),
-        starts=coordinates.z(starts).astype(np.float32),
+        # Paired chains draw their own.
+        starts=starts.astype(np.float32) if coordinates.paired else coordinates.z(starts).astype(np.float32),
         kernel=kernel,
         coordinates=coordinates,
         schedule=schedule,
@@ -287,10 +288,8 @@ def _borders(dimension: int) -> np.ndarray:
     |z|^2 is so narrow in many dimensions that variances a few percent off the approximation's, which the correction
     takes care of, would put every step beyond: there the borders leave room for 10%.
     """
-    from scipy.special import gammainccinv
-
     room = 1.1 if dimension > _MANY_PARAMETERS else 1.0
-    return (room * 2.0 * gammainccinv(dimension / 2, np.array(TAILS))).astype(np.float32)
+    return (room * np.array([chi_square_beyond(tail, dimension) for tail in TAILS])).astype(np.float32)
 
 
 def _cost(program: Program, kernel: Any, gradient: Any) -> int:
