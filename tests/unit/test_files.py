@@ -159,10 +159,11 @@ def test_a_path_that_is_not_there_is_named():
         lv.run(TARGET, "nowhere/x.npy", jnp.zeros(2), schedule=lv.Constant(0.1), num_steps=1)
 
 
+@pytest.mark.parametrize("subsample", [lv.WithReplacement(20), lv.Full()], ids=["gathered", "all"])
 @pytest.mark.parametrize("change", ["cut off", "written to"])
-def test_a_file_that_changes_under_a_run_ends_it(change, folder, mapped):
+def test_a_file_that_changes_under_a_run_ends_it(change, subsample, folder, mapped):
     source = ArraySource.of(folder)
-    parts = {"subsample": lv.WithReplacement(20), "schedule": lv.Constant(1e-4)}
+    parts = {"subsample": subsample, "schedule": lv.Constant(1e-4)}
     ledger = lv.run(TARGET, source, jnp.zeros(2), num_steps=32, **parts)
     if change == "cut off":
         os.truncate(folder / "x.npy", 4096)

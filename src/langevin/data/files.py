@@ -84,7 +84,7 @@ class FileSource(ArraySource):
 
     def take(self, rows: np.ndarray, out: PyTree = None) -> PyTree:
         """See `DataSource.take`."""
-        self._check()
+        self.check()
         if not self.files or self.bytes < _SHARE_OF_MEMORY * _memory():
             return super().take(rows, out)
         if out is None:
@@ -100,7 +100,7 @@ class FileSource(ArraySource):
 
     def slice(self, start: int, stop: int) -> PyTree:
         """See `DataSource.slice`."""
-        self._check()
+        self.check()
         return super().slice(start, stop)
 
     def shuffled(self, repeated: int) -> PyTree:
@@ -115,7 +115,8 @@ class FileSource(ArraySource):
     def _order(self) -> np.ndarray:
         return np.arange(self.num_data) if self.in_random_order else super()._order()
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raises `DataChanged` where a file was written to or cut off: reading beyond its end would end the process."""
         for file in self.files:
             if not file.unchanged:
                 raise DataChanged(

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from langevin import random
+from langevin.data.files import FileSource
 from langevin.data.prefetch import HostGather
 from langevin.engine import block as device
 from langevin.engine.block import Block, Carry, Output
@@ -71,6 +72,8 @@ class Group:
     def advance(self, block: Block, m: int, following: int | None) -> tuple[Output, float]:
         """Goes through a block after transition m; gathers the rows of the `following` one while the device works."""
         began = monotonic()
+        if isinstance(self.call.manifest.data, FileSource):
+            self.call.manifest.data.check()
         here = block._replace(num_chains=np.int32(self.num_chains))
         if self.gather is not None:
             here = here._replace(gathered=self._gathered(m, block.rounds))
