@@ -6,13 +6,14 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo paper paper-full test test-slow lint format bench clean
+.PHONY: help install demo paper paper-full test test-slow test-ray lint format bench clean
 
 help:
 	@echo "make demo       fit a logistic regression, print the estimates, draw build/demo"
 	@echo "make paper      check the paper's figures and theorems (three minutes; paper-full: twenty)"
 	@echo "make test       the fast tests (about five minutes on two cores)"
-	@echo "make test-slow  the tests marked slow; .ci/run runs lint, test and test-slow"
+	@echo "make test-slow  the tests marked slow; .ci/run runs lint and all tests"
+	@echo "make test-ray   the tests of lv.Ray, on the loopback interface; installs the extra ray (200 MB)"
 	@echo "make lint       style, formatting and types"
 	@echo "make format     rewrite the files as 'make lint' wants them"
 	@echo "make bench      measure speed against other libraries"
@@ -36,6 +37,11 @@ $(VENV)/.installed-bench: $(VENV)/.installed
 	@$(PIP) -e '.[bench]'
 	@touch $@
 
+$(VENV)/.installed-ray: $(VENV)/.installed
+	@echo "installing Ray (200 MB)"
+	@$(PIP) -e '.[ray]'
+	@touch $@
+
 install: $(VENV)/.installed
 
 demo: $(VENV)/.installed
@@ -53,6 +59,10 @@ test: $(VENV)/.installed
 
 test-slow: $(VENV)/.installed
 	$(PY) -m pytest -n 2 --dist worksteal -m slow
+
+# One process: the tests share a Ray, and are about processes of their own.
+test-ray: $(VENV)/.installed-ray
+	$(PY) -m pytest -m ray tests/cluster
 
 lint: $(VENV)/.installed
 	$(PY) -m ruff check .

@@ -15,8 +15,10 @@ from langevin.data.importer import import_data  # noqa: E402
 from langevin.data.source import ArraySource as DataSource  # noqa: E402
 from langevin.data.subsample import Blocks, Epochs, Full, WithoutReplacement, WithReplacement  # noqa: E402
 from langevin.engine.adapt import adapt_step  # noqa: E402
+from langevin.engine.entry import run  # noqa: E402
 from langevin.engine.ledger import Ledger  # noqa: E402
-from langevin.engine.run import run  # noqa: E402
+from langevin.engine.processes import Processes  # noqa: E402
+from langevin.engine.ray import Ray  # noqa: E402
 from langevin.errors import AnchorError, Diverged, Interrupted, OutOfTime  # noqa: E402
 from langevin.gradients import SAGA, SVRG, ControlVariate, CustomGradient, Minibatch  # noqa: E402
 from langevin.kernels import (  # noqa: E402
@@ -96,6 +98,8 @@ __all__ = [
     "Polynomial",
     "Power",
     "Preconditioned",
+    "Processes",
+    "Ray",
     "Result",
     "Target",
     "Tuned",

@@ -34,9 +34,19 @@ class Diverged(RuntimeError):
         the step is too large
     """
 
-    def __init__(self, message: str, ledger: Any) -> None:
+    def __init__(self, message: str, ledger: Any, reason: str = "") -> None:
         super().__init__(message)
-        self.ledger = ledger
+        self.ledger, self.reason = ledger, reason
+
+    @classmethod
+    def lost(cls, reason: str, ledger: Any) -> "Diverged":
+        """The error with what is left said beside the reason."""
+        left = (
+            "No row was whole."
+            if ledger is None
+            else f"The rows up to m = {ledger.num_steps} are attached as `.ledger`."
+        )
+        return cls(f"{reason} {left}", ledger, reason)
 
 
 class OutOfTime(TimeoutError):

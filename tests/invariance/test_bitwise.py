@@ -185,5 +185,5 @@ def test_groups_of_chains_on_other_cores_change_no_bit(case, monkeypatch):
     """One group, or three of two, two and one: the last is padded, and what is padded leaves no trace."""
     five = run(case, chains=5)
     for count in (1, 3):
-        monkeypatch.setattr("langevin.engine.run.num_groups", lambda prepared, count=count: count)
+        monkeypatch.setattr("langevin.engine.run.num_groups", lambda prepared, cores, count=count: count)
         assert_same(numbers(run(case, chains=5)), numbers(five))

@@ -1,5 +1,6 @@
 """The books of a run: device rows and draws as they come back, and the ledger that they make."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -9,11 +10,13 @@ import numpy as np
 from langevin.engine.block import Carry, Output
 from langevin.engine.draws import DrawBook, Draws
 from langevin.engine.ledger import Ledger, RowBook
-from langevin.engine.setup import Prepared
+from langevin.engine.prepared import Prepared
 from langevin.engine.steps import Steps
 
 PyTree = Any
 Rows = dict[str, np.ndarray]
+# Arrays with an axis of chains made one.
+Join = Callable[[Sequence[np.ndarray], int], np.ndarray]
 
 
 class Sent(NamedTuple):
@@ -33,6 +36,24 @@ class Checkpoint(NamedTuple):
     spent: float
     carry: Carry
 
+    def select(self, chains: np.ndarray, spent: float) -> "Checkpoint":
+        """That of some of the chains, by position, which have spent so much."""
+        return self._by_chain(lambda parts, axis: parts[0].take(chains, axis), [self])._replace(spent=spent)
+
+    @classmethod
+    def stacked(cls, parts: "list[Checkpoint]") -> "Checkpoint":
+        """That of the chains of all parts, in order; they stand after the same transition."""
+        return cls._by_chain(np.concatenate, parts)._replace(spent=sum(part.spent for part in parts))
+
+    @staticmethod
+    def _by_chain(join: Join, parts: "list[Checkpoint]") -> "Checkpoint":
+        return Checkpoint(
+            RowBook.by_chain(join, [part.rows for part in parts]),
+            DrawBook.by_chain(join, [part.draws for part in parts]),
+            0.0,
+            jax.tree.map(lambda *leaves: join(leaves, 1), *(part.carry for part in parts)),
+        )
+
 
 class Books:
     """Rows and kept draws of a prepared call, in float64 on the host."""
@@ -48,6 +69,10 @@ class Books:
         """Takes over the books of an earlier call."""
         self.rows, self.draws = left.rows.copy(), left.draws.copy()
         self.spent = left.spent
+
+    def checkpoint(self, carry: Carry) -> Checkpoint:
+        """The books as they stand, beside the state of the chains."""
+        return Checkpoint(self.rows.copy(), self.draws.copy(), self.spent, carry)
 
     def read(self, sent: Sent) -> Rows:
         """The whole rows of a finished block, by name, (rows, settings, chains, ...)."""
@@ -134,7 +159,7 @@ class Books:
             or (self.program.source == "datum" and 0 < self.program.batch_size < self.program.num_data),
             draws=self._kept(m) if self.program.kept else None,
             manifest=self.call.manifest,
-            checkpoint=None if carry is None else Checkpoint(self.rows.copy(), self.draws.copy(), self.spent, carry),
+            checkpoint=None if carry is None else self.checkpoint(carry),
             interrupted=interrupted,
         )
 

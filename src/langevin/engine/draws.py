@@ -1,5 +1,6 @@
 """Kept draws: a capped, thinned record of states, whose stride doubles as a function of m alone."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,16 @@ class DrawBook:
         if self._m:
             new._m = [np.concatenate(self._m)]
             new._kept = {name: [np.concatenate(chunks, axis=2)] for name, chunks in self._kept.items()}
+        return new
+
+    @classmethod
+    def by_chain(cls, join: Callable[..., Array], books: "list[DrawBook]") -> "DrawBook":
+        """A book whose chains are made of those of others by `join(arrays, axis)`."""
+        copies = [book.copy() for book in books]
+        new = copies[0].copy()
+        for name in new._kept:
+            chunks = zip(*(book._kept[name] for book in copies), strict=True)
+            new._kept[name] = [join(list(parts), 1) for parts in chunks]
         return new
 
     def stride(self, m: int) -> int:

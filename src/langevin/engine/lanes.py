@@ -12,7 +12,7 @@ from langevin.data.files import FileSource
 from langevin.data.prefetch import HostGather
 from langevin.engine import block as device
 from langevin.engine.block import Block, Carry, Output
-from langevin.engine.setup import Prepared
+from langevin.engine.prepared import Prepared
 from langevin.precision import in_float32
 
 PyTree = Any
@@ -20,12 +20,16 @@ PyTree = Any
 _FEWEST_LANES = 16
 
 
-def num_groups(prepared: Prepared) -> int:
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def num_groups(prepared: Prepared, cores: int) -> int:
     """As many groups as there are cores, each with chains of its own; one on an accelerator."""
     chains = len(prepared.chains)
     if jax.default_backend() != "cpu":
         return 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     if prepared.program.layout_kind == "wide":
         # The compiler is told the number of lanes: groups must be alike.
         return cores if chains % cores == 0 and chains // cores >= _FEWEST_LANES else 1

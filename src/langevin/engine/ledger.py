@@ -19,6 +19,8 @@ from langevin.schedules import Schedule
 
 Array = np.ndarray
 Rows = dict[str, Array]
+# Sums over the steps of a row are the same for all chains.
+_OF_ALL_CHAINS = ("delta", "delta2", "omega")
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,20 @@ class RowBook:
         new = RowBook()
         new.m, new._length, new._tail = self.m, self._length, self._tail
         new._whole = [_join(self._whole)] if self._whole else []
+        return new
+
+    @classmethod
+    def by_chain(cls, join: Callable[..., Array], books: "list[RowBook]") -> "RowBook":
+        """A book whose chains are made of those of others by `join(arrays, axis)`."""
+
+        def joined(parts: list[Rows]) -> Rows:
+            shared = {name: parts[0][name] for name in _OF_ALL_CHAINS}
+            return {name: join([part[name] for part in parts], 2) for name in parts[0] if name not in shared} | shared
+
+        copies = [book.copy() for book in books]
+        new = copies[0].copy()
+        new._whole = [joined(list(parts)) for parts in zip(*(book._whole for book in copies), strict=True)]
+        new._tail = None if new._tail is None else joined([book._tail for book in copies if book._tail is not None])
         return new
 
     def append(self, rows: Rows, length: int) -> None:

@@ -1,9 +1,9 @@
 """The host loop: sends block after block to the device and keeps the books."""
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from math import ceil, sqrt
+from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any
 
@@ -11,30 +11,22 @@ import jax
 import numpy as np
 
 from langevin import random
-from langevin.anchor import Anchor
-from langevin.coordinates import Coordinates
-from langevin.data.subsample import Subsample
-from langevin.display import showing
-from langevin.engine import setup
 from langevin.engine.block import Block, Carry, added_by_a_step
 from langevin.engine.books import Books, Checkpoint, Rows, Sent
-from langevin.engine.checks import whole_number
-from langevin.engine.lanes import Group, num_groups
+from langevin.engine.checks import require
+from langevin.engine.going import Engine, Going
+from langevin.engine.lanes import Group, num_cores, num_groups
 from langevin.engine.ledger import Ledger
+from langevin.engine.prepared import Prepared
 from langevin.engine.program import MOST_ROWS, device_row_steps, row_steps
 from langevin.engine.progress import Progress
 from langevin.errors import Diverged
-from langevin.gradients import Minibatch
-from langevin.kernels import SGLD
-from langevin.limits import interrupt, stop_requests
+from langevin.limits import stop_requests
 from langevin.precision import in_float32
-from langevin.schedules import Schedule
 from langevin.startup import load_scipy, own_programs
-from langevin.target import Target
 
 PyTree = Any
 
-_SGLD, _MINIBATCH = SGLD(), Minibatch()
 # A block is so long that Ctrl-C, the clock and the progress line never wait for longer.
 _BLOCK_SECONDS = 0.1
 _FIRST_STEPS, _FASTEST_GROWTH = 16, 8
@@ -43,104 +35,29 @@ _IN_FLIGHT = 1
 _RUNAWAY = 1e12
 
 
-def run(
-    target: Target,
-    data: PyTree,
-    theta_0: PyTree,
-    *,
-    schedule: Schedule,
-    num_steps: int,
-    kernel: Any = _SGLD,
-    gradient: Any = _MINIBATCH,
-    subsample: Subsample | None = None,
-    coordinates: Coordinates | None = None,
-    observables: Mapping[str, Any] | None = None,
-    chains: int | Sequence[int] = 1,
-    seed: int = 0,
-    anchor: Anchor | None = None,
-    weight_power: float = 1.0,
-    keep: int = 0,
-    layout: str | None = None,
-    guard: int = 1,
-    progress: bool | None = None,
-    resume: Ledger | None = None,
-    block_steps: int | None = None,
-) -> Ledger:
-    """Runs chains of a kernel on a posterior and returns the ledger of their weighted sums.
-
-    `chains` is a number or a list of chain numbers: chain k moves in the same way alone or among others
-    of the same layout, on one core or on several.
-    `anchor=lv.laplace(...)` adds the Poisson correction and the estimate of the bias. `keep` caps the kept draws of a
-    chain. `resume` continues an earlier ledger of the same call up to `num_steps` transitions in all. `block_steps`
-    caps the transitions of one dispatch; it changes no result. `layout` is "chain", "wide" or None (the faster one;
-    see `Program`). Array-valued schedule parameters add leading axes to every result, with common random numbers.
-
-    `coordinates=lv.Preconditioned.by(matrix)` moves in units of a matrix, `lv.Whitened.by(anchor)` in those of the
-    posterior, from draws of the Laplace approximation and in antithetic pairs. There a step from the far tail, the
-    outer 1e-4 of the chi-square law of |z|^2, sees `guard` minibatches (of `WithReplacement`) in place of one, and
-    sqrt(guard) of them in the outer 1e-2.
-
-    Cost: num_steps * n datum visits a chain. Memory does not grow with num_steps. Ctrl-C returns the partial ledger.
-
-    Example:
-        >>> import langevin as lv
-        >>> model = lv.models.LinearGaussian.simulate(seed=1)
-        >>> anchor = lv.laplace(model.target, model.data, 0.0)
-        >>> ledger = lv.run(model.target, model.data, model.theta_0, subsample=lv.WithoutReplacement(10),
-        ...                 schedule=lv.Constant(0.01), num_steps=2000, chains=4, anchor=anchor)
-        >>> lv.estimate(ledger, method="corrected")["theta.mean"].status
-        'ok'
-    """
-    with showing(progress):
-        prepared = setup.prepare(
-            target, data, theta_0, schedule=schedule, kernel=kernel, gradient=gradient, subsample=subsample,
-            coordinates=coordinates, observables=observables, chains=chains, seed=seed, anchor=anchor,
-            weight_power=weight_power, keep=keep, layout=layout, guard=guard,
-        )  # fmt: skip
-    going = Run(prepared)
-    if resume is not None:
-        going.resume(resume)
-    num_steps = whole_number("num_steps", num_steps, 1)
-    if block_steps is not None:
-        block_steps = whole_number("block_steps", block_steps, 1)
-    if num_steps < going.m:
-        raise ValueError(f"num_steps counts all transitions: it must be at least {going.m}, got {num_steps}.")
-    going.advance(num_steps, progress=progress, block_steps=block_steps)
-    if not going.m:
-        interrupt("Interrupted during the set-up, before the first step; nothing was sampled.")
-    return going.ledger()
+def begun(call: Prepared, engine: Engine | None) -> Going:
+    """The run of a call before its first transition: on the threads of this process, or where the engine has it."""
+    if engine is None:
+        return Run(call)
+    require(isinstance(engine, Engine), "engine", engine, "where chains go", "lv.Processes()")
+    return engine.begin(call)
 
 
 class Run:
     """A run, prepared once: it advances, and gives its ledger at any border of two blocks."""
 
-    def __init__(self, prepared: setup.Prepared) -> None:
+    def __init__(self, prepared: Prepared, cores: int | None = None) -> None:
         self.call, self.program = prepared, prepared.program
         self.books = Books(prepared)
         self.settings = self.books.steps.settings
         self.m = 0
         self.interrupted = False
-        # Minibatches of a step in the bulk, beyond it and in the far tail.
-        self.rounds = (1, ceil(sqrt(prepared.guard)), prepared.guard)
-        count = num_groups(prepared)
+        self.rounds = prepared.rounds
+        count = num_groups(prepared, num_cores() if cores is None else cores)
         self._groups = [Group(prepared, index, count) for index in range(count)]
         # A thread for each: the blocks of a group come one after the other.
         self._workers = [ThreadPoolExecutor(1) for _ in self._groups]
         self._rate: float | None = None
-
-    def resume(self, ledger: Ledger) -> None:
-        """Goes on from where a ledger of the same call ended."""
-        if not isinstance(ledger, Ledger) or ledger.checkpoint is None:
-            raise ValueError(
-                f"resume must be a Ledger as lv.run returned it, unstacked, got {ledger!r}. Resume each part by itself."
-            )
-        differs = ledger.manifest.difference(self.call.manifest)
-        if differs is not None:
-            raise ValueError(
-                f"resume must continue the same call, but {differs}, then and now. "
-                f"Pass what the first call had, or start a new run."
-            )
-        self.restore(ledger.checkpoint, ledger.num_steps)
 
     def restore(self, left: Checkpoint, m: int) -> None:
         """Goes back, or on, to a checkpoint after transition m."""
@@ -148,6 +65,10 @@ class Run:
         self.books.restore(left)
         for group in self._groups:
             group.restore(left.carry)
+
+    def held(self) -> AbstractContextManager[None]:
+        """See `Going.held`: threads can stay."""
+        return nullcontext()
 
     def advance(
         self,
@@ -273,14 +194,12 @@ class Run:
         setting, chain = np.argwhere(lost)[0]
         m = (sent.start // sent.row_steps + int(np.argmax(bad[:, setting, chain]))) * sent.row_steps + 1
         delta = self.call.schedule.delta(np.array([m])).reshape(self.settings)[setting]
-        booked = self.books.rows.m
-        raise Diverged(
+        raise Diverged.lost(
             f"chain {self.call.chains[chain]} left the finite numbers in the row of transitions from m = {m}, where "
             f"delta_m = {delta:.3g} ({lost.sum()} of {lost.size} chains did): the step is too large for the curvature "
             f"or the tails of this target. Use smaller steps (try a tenth), start nearer to the mode, or reduce the "
-            f"gradient noise. "
-            + (f"The rows up to m = {booked} are attached as `.ledger`." if booked else "No row was whole."),
-            self.books.ledger(self.m, None, False) if booked else None,
+            f"gradient noise.",
+            self.books.ledger(self.m, None, False) if self.books.rows.m else None,
         )
 
     @property
@@ -291,6 +210,10 @@ class Run:
     def carry(self) -> Carry:
         """The device state of all chains, on the host."""
         return jax.tree.map(np.array, self.books.joined([group.carry for group in self._groups]))
+
+    def checkpoint(self) -> Checkpoint:
+        """Where the run can go on."""
+        return self.books.checkpoint(self.carry())
 
     def ledger(self) -> Ledger:
         """The books as they stand."""

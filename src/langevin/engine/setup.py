@@ -1,7 +1,7 @@
 """From a user's call to a program: checks every argument and lays out what the device needs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -28,9 +28,10 @@ from langevin.engine.checks import (
 from langevin.engine.evaluate import Parts
 from langevin.engine.ledger import Column
 from langevin.engine.manifest import Manifest
+from langevin.engine.prepared import Prepared
 from langevin.engine.program import BASE_ROW, MOST_OUTER, Program, Source, choose_layout, choose_page
 from langevin.gradients import DatumGradient, StatefulGradient
-from langevin.kernels import ExactKernel, Kernel
+from langevin.kernels import ExactKernel
 from langevin.kernels.protocol import as_pytree
 from langevin.observables import Function, Marginals, Moments, named
 from langevin.precision import apart, for_float32, wide_setting
@@ -47,29 +48,6 @@ TAILS = (1e-2, 1e-4)
 _MANY_PARAMETERS = 500
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A checked call: what is compiled, the arrays it runs on, and what the ledger needs to remember."""
-
-    program: Program
-    parts: Parts
-    keys: dict[str, np.ndarray]
-    starts: np.ndarray
-    kernel: Kernel | ExactKernel
-    coordinates: Coordinates
-    schedule: Schedule
-    weight_power: float
-    chains: np.ndarray
-    columns: dict[str, Column]
-    anchor: Anchor | None
-    cost_per_step: int
-    guard: int
-    keep: int
-    host_source: Any
-    short: bool
-    manifest: Manifest
-
-
 def prepare(target: Target, data: PyTree, theta_0: PyTree, **parts: Any) -> Prepared:
     """Checks the arguments of `run` and builds its program; for a `short` run, compiling counts more than speed.
 
@@ -80,7 +58,8 @@ def prepare(target: Target, data: PyTree, theta_0: PyTree, **parts: Any) -> Prep
     double = isinstance(parts["kernel"], ExactKernel) and wide_setting()
     narrow = apart(target) if double else for_float32(target)
     with jax.enable_x64(False):
-        return _prepare(target, narrow, data, theta_0, double=double, **parts)
+        prepared = _prepare(target, narrow, data, theta_0, double=double, **parts)
+        return replace(prepared, arguments={"theta_0": theta_0, **parts})
 
 
 def _prepare(
@@ -174,6 +153,7 @@ def _prepare(
                 "guard": guard,
             },
         ),
+        arguments={},
     )
 
 

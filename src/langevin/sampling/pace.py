@@ -5,9 +5,9 @@ from time import monotonic
 
 import numpy as np
 
+from langevin.engine.going import Going
 from langevin.engine.ledger import Ledger
 from langevin.engine.program import BASE_ROW, device_row_steps
-from langevin.engine.run import Run
 from langevin.sampling.accuracy import accuracy
 from langevin.sampling.budget import Budget
 from langevin.sampling.mixing import after_exact
@@ -33,7 +33,7 @@ class Pace:
     # There is an end to patience, in least numbers of steps.
     patience = 10_000
 
-    def __init__(self, plan: Plan, budget: Budget, run: Run, began: float, batch_size: int) -> None:
+    def __init__(self, plan: Plan, budget: Budget, run: Going, began: float, batch_size: int) -> None:
         self.plan, self.budget, self.run, self.began = plan, budget, run, began
         self.batch_size = batch_size
 

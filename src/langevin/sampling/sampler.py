@@ -10,6 +10,7 @@ import numpy as np
 from langevin.analysis.statuses import STATUSES
 from langevin.data.source import as_source
 from langevin.display import showing
+from langevin.engine.going import Engine
 from langevin.errors import AnchorError, Diverged
 from langevin.limits import attempted, stop_requests
 from langevin.sampling.planning import affordable, plan
@@ -34,6 +35,7 @@ def sample(
     chains: int | Sequence[int] = 4,
     seed: int = 0,
     progress: bool | None = None,
+    engine: Engine | None = None,
 ) -> Result:
     """Posterior means, sds and other expectations, each with an error bar and a status. There is nothing to tune.
 
@@ -49,7 +51,8 @@ def sample(
     precision:  every posterior mean and sd to within this many posterior sds, at 95%.
 
     `chains` is even, since they go in antithetic pairs, or 1. Ctrl-C while sampling returns what there is, marked as
-    interrupted. Raises `AnchorError` where the posterior has no proper mode,
+    interrupted. `engine=lv.Processes()` or `lv.Ray()` spreads them over processes or machines, without any change in
+    the numbers. Raises `AnchorError` where the posterior has no proper mode,
     `Diverged` where the chains cannot be kept finite.
 
     Example:
@@ -68,7 +71,9 @@ def sample(
             _ = source.fingerprint
         limits = {"passes": passes, "time_limit": time_limit, "precision": precision}
         chosen = plan(target, source, theta_0, **limits, method=method, chains=chains, seed=seed)
-        result = _sampled(Session(target, source, chosen, chosen.batch_size, chosen.budget), method, began, progress)
+        result = _sampled(
+            Session(target, source, chosen, chosen.batch_size, chosen.budget, engine=engine), method, began, progress
+        )
         # Whoever pressed Ctrl-C while the last numbers were looked at must learn that it came.
         return Result(replace(result.session, stopped="interrupted")) if stop_requested() else result
 

@@ -9,8 +9,9 @@ import jax
 import numpy as np
 
 from langevin.data.source import DataSource
+from langevin.engine.going import Engine, Going
 from langevin.engine.ledger import Ledger
-from langevin.engine.run import Run
+from langevin.engine.run import begun
 from langevin.errors import Diverged
 from langevin.limits import interrupt, set_up, stop_requests
 from langevin.precision import in_float32
@@ -38,7 +39,7 @@ class Session:
     `budget` is what it was last allowed to spend, `batch_size` the data that a step of the bulk saw last, `outside` the
     share of points within reach where the prior is zero; `stopped` says what ended the run. `run` is the device's side
     of it, prepared once, and kept for what follows. `tuned` is what the warm-up of an exact run found, None for one on
-    minibatches.
+    minibatches. `engine` is where the chains go.
     """
 
     target: Target | None
@@ -51,7 +52,8 @@ class Session:
     outside: float = 0.0
     stopped: str = ""
     tuned: Tuned | None = None
-    run: Run | None = field(default=None, repr=False)
+    engine: Engine | None = None
+    run: Going | None = field(default=None, repr=False)
 
     @property
     def steps(self) -> int:
@@ -69,14 +71,14 @@ class Session:
         """The precision that the run has reached so far."""
         return self.accuracy[1]
 
-    def prepared(self) -> Run:
+    def prepared(self) -> Going:
         """The run, ready to go on from the ledger."""
         assert self.target is not None
         run = self.run
         if run is None and self.tuned is not None:
-            run = Run(exact_call(self.target, self.source, self.plan, self.tuned))
+            run = begun(exact_call(self.target, self.source, self.plan, self.tuned), self.engine)
         elif run is None:
-            run = Run(minibatch_call(self.target, self.source, self.plan, self.batch_size))
+            run = begun(minibatch_call(self.target, self.source, self.plan, self.batch_size), self.engine)
         if self.ledger is not None and run.m != self.ledger.num_steps:
             run.restore(self.ledger.checkpoint, self.ledger.num_steps)
         if self.tuned is None:
@@ -117,7 +119,8 @@ class Session:
             run = self.prepared()
             pace = (Pace if self.tuned is None else ExactPace)(self.plan, budget, run, began, self.batch_size)
             try:
-                stopped = pace.go(progress, stop_requested)
+                with run.held():
+                    stopped = pace.go(progress, stop_requested)
             except Diverged as error:
                 raise Diverged(
                     "the chains could not be kept finite: the posterior falls off faster than its Gaussian "

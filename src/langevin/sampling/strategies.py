@@ -9,7 +9,8 @@ from langevin.anchor import Anchor
 from langevin.coordinates import Unpaired, Whitened
 from langevin.data.source import DataSource
 from langevin.data.subsample import Full, Subsample, WithReplacement
-from langevin.engine.setup import Prepared, prepare
+from langevin.engine.prepared import Prepared
+from langevin.engine.setup import prepare
 from langevin.gradients import ControlVariate, Minibatch
 from langevin.kernels import NUTS, LeimkuhlerMatthews
 from langevin.observables import Marginals, Moments

@@ -8,8 +8,9 @@ from langevin.anchor import Anchor
 from langevin.coordinates import Unpaired, times
 from langevin.data.source import DataSource
 from langevin.engine.ledger import Ledger
+from langevin.engine.prepared import Prepared
 from langevin.engine.run import Run
-from langevin.engine.setup import Prepared, stream_keys
+from langevin.engine.setup import stream_keys
 from langevin.kernels import NUTS
 from langevin.limits import checkpoint
 from langevin.sampling.planning import Plan
