@@ -7,7 +7,6 @@ import jax
 import numpy as np
 
 import langevin as lv
-from langevin.data.source import ArraySource
 from tests.invariance.cases import CASES, run
 
 CASE = {name: value for name, value in CASES["whitened, guarded"].items() if name != "schedule"}
@@ -48,22 +47,6 @@ def run_with(what, folder, **more):
     return ledger, os.path.exists(mishap.flag)
 
 
-class PathSource(ArraySource):
-    """Data in a file that each worker opens by itself."""
-
-    path = ""
-
-    @classmethod
-    def reopened(cls, description):
-        source = cls.of(np.load(description["path"], allow_pickle=False))
-        object.__setattr__(source, "path", description["path"])
-        return source
-
-    @property
-    def description(self):
-        return {"path": self.path}
-
-
 def run_on(source, **more):
     target = lv.Target(lambda t: -0.5 * t**2, lambda t, x: -0.5 * (x - t) ** 2)
     parts = {"subsample": lv.WithReplacement(2), "schedule": lv.Constant(0.01), "progress": False}
@@ -71,8 +54,9 @@ def run_on(source, **more):
 
 
 def saved(path, values):
+    """Data in a file, which each worker opens by itself."""
     np.save(path, np.asarray(values, np.float32))
-    return PathSource.reopened({"path": str(path)})
+    return lv.DataSource.of(path)
 
 
 def listening():
