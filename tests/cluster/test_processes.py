@@ -48,6 +48,15 @@ def test_data_of_another_run_under_the_same_path_are_refused(tmp_path):
     parcel = Parcel.of(source, store=None)
     assert np.array_equal(parcel.open().arrays, source.arrays)
     saved(tmp_path / "x.npy", [1.0, 2.0, 4.0])
+    with pytest.raises(OSError, match=r"x\.npy could not be opened: .* does not hold the data"):
+        parcel.open()
+
+
+def test_what_was_stored_is_recognised(tmp_path):
+    source = lv.DataSource.of(np.arange(1000.0))
+    parcel = Parcel.of(source, lambda array: NpyLeaf.of(array, tmp_path / "x.npy"))
+    assert np.array_equal(parcel.open().arrays, source.arrays)
+    NpyLeaf.of(source.arrays[::-1], tmp_path / "x.npy")
     with pytest.raises(ValueError, match=r"x\.npy are not those of the run"):
         parcel.open()
 
