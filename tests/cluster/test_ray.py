@@ -18,7 +18,7 @@ def engine():
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     before = listening()
     ray = pytest.importorskip("ray")
-    crew = lv.Ray(workers=2)._crew()
+    crew = lv.Ray(workers=2).crew()
     yield lv.Ray(workers=2, timeout=120), before
     crew.close()
     assert not ray.is_initialized()
@@ -34,13 +34,6 @@ def test_a_worker_killed_midway_changes_no_bit(engine, tmp_path):
 def test_nothing_listens_beyond_this_machine(engine):
     new = [address for address, _ in listening() - engine[1]]
     assert new and all(map(loopback, new))
-
-
-def test_sample_gives_the_same_result(engine):
-    model = lv.models.Logistic.simulate(seed=1)
-    local = lv.sample(model.target, model.data, model.theta_0, passes=20)
-    result = lv.sample(model.target, model.data, model.theta_0, passes=20, engine=engine[0])
-    assert_same(numbers(result.session.ledger), numbers(local.session.ledger))
 
 
 def test_a_worker_that_cannot_open_its_data_names_them(engine, tmp_path):
@@ -64,3 +57,15 @@ def test_more_workers_than_the_cluster_has_room_for_are_not_waited_for(engine):
 def test_chains_on_actors_move_as_in_one_process(engine, name):
     case = CASES[name]
     assert_same(numbers(run(case, chains=4, engine=engine[0])), numbers(four_chains(case)))
+
+
+def test_sample_by_address_shares_its_set_up_and_has_the_same_bits(engine, monkeypatch):
+    import ray
+
+    monkeypatch.setattr("langevin.engine.helpers._WORTHWHILE", 0)
+    there = lv.Ray(address=ray.get_runtime_context().gcs_address, workers=2, timeout=120)
+    model = lv.models.Logistic.simulate(seed=1)
+    local = lv.sample(model.target, model.data, model.theta_0, passes=20)
+    result = lv.sample(model.target, model.data, model.theta_0, passes=20, engine=there)
+    assert result.plan.anchor == local.plan.anchor
+    assert_same(numbers(result.session.ledger), numbers(local.session.ledger))

@@ -4,8 +4,10 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +37,31 @@ _SMALL = 2**19
 _DIRECTIONS = 512
 # Chunks under way at once, each in a thread; their sums are added in order, so that no bit depends on this.
 _THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+class Helpers(Protocol):
+    """Those who go through chunks of a pass elsewhere."""
+
+    def serve(self, passes: "Passes") -> bool:
+        """Whether they have the model and the data of these passes."""
+
+    def go_through(
+        self, passes: "Passes", flat: np.ndarray, directions: np.ndarray | None
+    ) -> Iterator[tuple[Parts, Parts]]:
+        """`Passes.chunk_at` of all chunks, in order."""
+
+
+_helpers: ContextVar[Helpers | None] = ContextVar("helpers", default=None)
+
+
+@contextmanager
+def helped(helpers: Helpers) -> Iterator[None]:
+    """Passes inside are shared with helpers where they can be."""
+    token = _helpers.set(helpers)
+    try:
+        yield
+    finally:
+        _helpers.reset(token)
 
 
 class Passes:
@@ -74,6 +101,9 @@ class Passes:
         return _stacked([prior for prior, _ in blocks], starts), _stacked([both[1] for both in blocks], starts)
 
     def _along(self, flat: np.ndarray, directions: np.ndarray | None) -> tuple[Parts, Parts]:
+        helpers = _helpers.get()
+        if helpers is not None and helpers.serve(self):
+            return self._along_with(helpers, flat, directions)
         if self.source is None:
             self.cost += 1
             checkpoint("looking for the posterior mode")
@@ -89,6 +119,25 @@ class Passes:
 
         likelihood = self.over(chunk)
         return [np.asarray(part) for part in found[0]], likelihood
+
+    def _along_with(self, helpers: Helpers, flat: np.ndarray, directions: np.ndarray | None) -> tuple[Parts, Parts]:
+        """The same from chunks that others have gone through; they are added in the same order."""
+        self.cost += self.num_rows
+        prior: Parts = []
+        total: Any = None
+        meter = Meter("looking for the posterior mode: a pass over the data", self.source.bytes)
+        for found in helpers.go_through(self, flat, directions):
+            checkpoint("looking for the posterior mode")
+            prior, total = found[0], _added(total, found[1])
+            meter.add(self.source.bytes * self.chunk // self.num_rows)
+        meter.close()
+        return prior, total
+
+    def chunk_at(self, flat: np.ndarray, directions: np.ndarray | None, number: int) -> tuple[Parts, Parts]:
+        """Parts of the log prior, and of the log likelihood of one chunk, by its number."""
+        first = min(number * self.chunk, self.num_rows - self.chunk)
+        batch, seen = self.source.slice(first, first + self.chunk), number * self.chunk - first
+        return jax.tree.map(np.asarray, self.differentiate(flat, directions, batch, seen, self.chunk))
 
     def total(self, flat: np.ndarray, order: int) -> Parts:
         """[value, gradient, Hessian] of the log density, up to `order`."""
@@ -122,6 +171,11 @@ class Passes:
         for start in range(0, self.num_rows, size):
             first = min(start, self.num_rows - size)
             yield self.source.slice(first, first + size), start - first
+
+    @property
+    def num_chunks(self) -> int:
+        """Device calls of one pass."""
+        return -(-self.num_rows // self.chunk)
 
     @property
     def chunk(self) -> int:

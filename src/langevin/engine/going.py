@@ -45,5 +45,12 @@ class Going(Protocol):
 class Engine(Protocol):
     """Where the chains of a run go: `lv.Processes` or `lv.Ray`."""
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether its workers have other machines than this one to work on."""
+
+    def crew(self) -> Any:
+        """Workers that can be started, a `Crew`."""
+
     def begin(self, prepared: Prepared) -> Any:
         """The run of a call, a `Going`."""

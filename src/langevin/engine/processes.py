@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -49,11 +49,16 @@ class Processes:
     def __post_init__(self) -> None:
         check_engine(self.workers, self.timeout)
 
+    # Passes over the data have all cores of this machine already.
+    elsewhere: ClassVar[bool] = False
+
     def begin(self, prepared: Prepared) -> RemoteRun:
         """A run on such workers; they start with its first step."""
-        return RemoteRun(
-            prepared, lambda: ProcessCrew(num_cores() if self.workers is None else self.workers, self.timeout)
-        )
+        return RemoteRun(prepared, self.crew)
+
+    def crew(self) -> "ProcessCrew":
+        """Workers that can be started."""
+        return ProcessCrew(num_cores() if self.workers is None else self.workers, self.timeout)
 
 
 class ProcessCrew(Crew):

@@ -46,11 +46,17 @@ class Ray:
     def __post_init__(self) -> None:
         check_engine(self.workers, self.timeout)
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether there are other machines than this one."""
+        return self.address is not None
+
     def begin(self, prepared: Prepared) -> RemoteRun:
         """A run on such workers; they start with its first step."""
-        return RemoteRun(prepared, self._crew)
+        return RemoteRun(prepared, self.crew)
 
-    def _crew(self) -> "RayCrew":
+    def crew(self) -> "RayCrew":
+        """Workers that can be started."""
         return RayCrew(self)
 
 

@@ -17,7 +17,7 @@ from langevin.engine.checks import require, whole_number
 from langevin.engine.ledger import Ledger
 from langevin.engine.prepared import Prepared
 from langevin.engine.progress import Progress
-from langevin.engine.worker import Failed, Job, Kept, Reached, versions
+from langevin.engine.worker import Chains, Failed, Job, Kept, Reached, versions
 from langevin.errors import Diverged
 from langevin.limits import stop_requests
 from langevin.precision import wide_setting
@@ -42,9 +42,9 @@ class Worker(Protocol):
         """Remembers where a worker that takes this one's place goes on."""
 
     def ask(self, request: tuple) -> None:
-        """Sends a request: the arguments of `Chains.advance`."""
+        """Sends a request; see `Work.answer`."""
 
-    def answer(self) -> Reached | Failed:
+    def answer(self) -> Any:
         """The answer to the oldest request that has none; raises `Lost` after the time limit."""
 
 
@@ -104,7 +104,7 @@ class RemoteRun:
         data = None if source is None else Parcel.of(source, crew.store)
         self._parts = np.array_split(np.arange(len(call.chains)), min(crew.size, len(call.chains)))
         target, double, here = call.manifest.target, wide_setting(), versions()
-        jobs = [Job(k, target, data, call.of_chains(part), double, here) for k, part in enumerate(self._parts)]
+        jobs = [Job(k, Chains, target, data, call.of_chains(part), double, here) for k, part in enumerate(self._parts)]
         self._workers = [crew.start(job) for job in jobs]
         if self._kept is None:
             return
@@ -178,8 +178,7 @@ class RemoteRun:
     def _fail(self, failed: Failed) -> NoReturn:
         if failed.reason is not None:
             raise Diverged.lost(failed.reason, None if self._kept is None else self._ledger(self._kept))
-        failed.error.add_note(f"This happened in {failed.where}.")
-        raise failed.error
+        failed.throw()
 
     def _next_count(self, count: int, deadline: float | None) -> int:
         """Steps of the next segment, by the pace of the last; the first one compiles, and its pace says nothing."""

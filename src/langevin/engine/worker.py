@@ -1,4 +1,4 @@
-"""What happens inside a worker: some chains of a call, advanced from where they stand to where they are sent."""
+"""What happens inside a worker: chains go from where they stand to where they are sent, or rows are looked at."""
 
 import os
 import pickle
@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from time import monotonic
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, NoReturn, Protocol
 
 import jax
 
+from langevin.anchor.passes import Passes
 from langevin.data.travel import Parcel
 from langevin.engine.books import Checkpoint
 from langevin.engine.run import Run
 from langevin.engine.setup import prepare
 from langevin.errors import Diverged
+from langevin.precision import apart
+from langevin.startup import own_programs
 from langevin.target import Target
 
 # One thread each: chains are spread over workers, and the threads of two workers would only wait for each other.
@@ -55,21 +58,36 @@ class Failed(NamedTuple):
     error: Exception
     reason: str | None
 
+    def throw(self) -> NoReturn:
+        """Raises it where the user sees it."""
+        self.error.add_note(f"This happened in {self.where}.")
+        raise self.error
+
+
+class Work(Protocol):
+    """What a worker does."""
+
+    def answer(self, request: tuple, kept: Callable[[], Any]) -> Any:
+        """The answer to a request; `kept` is what the driver remembers of the work before it."""
+
 
 @dataclass(frozen=True)
 class Job:
-    """All that a worker has to know, and the one that takes its place when it is lost."""
+    """All that a worker has to know, and the one that takes its place when it is lost.
+
+    `work` is `Chains` or `Rows`, made of the target, the data and the arguments.
+    """
 
     number: int
+    work: Callable[[Target, Any, Any], Work]
     target: Target
     data: Parcel | None
-    # Those of `prepare`, with this worker's chains.
-    arguments: dict[str, Any]
+    arguments: Any
     double: bool
     versions: dict[str, str]
 
-    def begun(self) -> "Chains":
-        """The chains before their first transition."""
+    def begun(self) -> Work:
+        """The work before the first request."""
         here = versions()
         for name, wanted in self.versions.items():
             if here[name] != wanted:
@@ -78,21 +96,22 @@ class Job:
                     f"started and {here[name]} in this worker. Install the same versions."
                 )
         jax.config.update("jax_enable_x64", self.double)
-        return Chains(self.target, None if self.data is None else self.data.open(), self.arguments)
+        return self.work(self.target, None if self.data is None else self.data.open(), self.arguments)
 
 
 class Chains:
-    """Some chains of a run."""
+    """Some chains of a run; the arguments are those of `prepare`."""
 
     def __init__(self, target: Target, source: Any, arguments: dict[str, Any]) -> None:
         self._call = prepare(target, source, **arguments)
         self._run = Run(self._call, cores=1)
 
-    def advance(self, since: int, goal: int, rounds: tuple[int, ...], whole: bool, kept: Callable[[], Any]) -> Reached:
+    def answer(self, request: tuple, kept: Callable[[], Any]) -> Reached:
         """From transition `since` to `goal`: a function of the call alone, so that a lost segment is made again.
 
         A worker that stands elsewhere, as a new one does, begins at what the driver has kept.
         """
+        since, goal, rounds, whole = request
         began = monotonic()
         if self._run.m != since:
             self._go_back(kept())
@@ -110,21 +129,33 @@ class Chains:
             self._run = Run(self._call, cores=1)
 
 
+class Rows:
+    """Chunks of passes over the data, for the set-up."""
+
+    def __init__(self, target: Target, source: Any, layout: Any) -> None:
+        self._passes = Passes(apart(target), source, layout)
+
+    def answer(self, request: tuple, kept: Callable[[], Any]) -> list[Any]:
+        """Parts of the log prior and of the log likelihood, chunk by chunk."""
+        flat, directions, numbers = request
+        with own_programs(), jax.enable_x64(True):
+            return [self._passes.chunk_at(flat, directions, number) for number in numbers]
+
+
 class Host:
     """Answers requests to a job; errors are answers too."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._chains: Chains | None = None
+        self._work: Work | None = None
 
-    def answer(self, request: tuple, kept: Callable[[], Any]) -> Reached | Failed:
-        """What became of a segment."""
+    def answer(self, request: tuple, kept: Callable[[], Any]) -> Any:
+        """What the work answers, or how it failed."""
         where = f"worker {self._job.number} (process {os.getpid()} on {platform.node()})"
         try:
-            if self._chains is None:
-                self._chains = self._job.begun()
-            since, goal, rounds, whole = request
-            return self._chains.advance(since, goal, rounds, whole, kept)
+            if self._work is None:
+                self._work = self._job.begun()
+            return self._work.answer(request, kept)
         except Diverged as error:
             return Failed(where, RuntimeError(str(error)), error.reason)
         except Exception as error:

@@ -11,6 +11,7 @@ from langevin.analysis.statuses import STATUSES
 from langevin.data.source import as_source
 from langevin.display import showing
 from langevin.engine.going import Engine
+from langevin.engine.helpers import shared_set_up
 from langevin.errors import AnchorError, Diverged
 from langevin.limits import attempted, stop_requests
 from langevin.sampling.planning import affordable, plan
@@ -70,7 +71,8 @@ def sample(
             # Taken before the run: arrays that the user changes later must not pass for what was sampled.
             _ = source.fingerprint
         limits = {"passes": passes, "time_limit": time_limit, "precision": precision}
-        chosen = plan(target, source, theta_0, **limits, method=method, chains=chains, seed=seed)
+        with shared_set_up(engine, target, source):
+            chosen = plan(target, source, theta_0, **limits, method=method, chains=chains, seed=seed)
         result = _sampled(
             Session(target, source, chosen, chosen.batch_size, chosen.budget, engine=engine), method, began, progress
         )
