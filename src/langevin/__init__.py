@@ -12,6 +12,7 @@ from langevin.anchor import Anchor, laplace  # noqa: E402
 from langevin.coordinates import Coordinates, Preconditioned, Whitened  # noqa: E402
 from langevin.data.columns import DataChanged  # noqa: E402
 from langevin.data.importer import import_data  # noqa: E402
+from langevin.data.sharded import Sharded  # noqa: E402
 from langevin.data.source import ArraySource as DataSource  # noqa: E402
 from langevin.data.subsample import Blocks, Epochs, Full, WithoutReplacement, WithReplacement  # noqa: E402
 from langevin.engine.adapt import adapt_step  # noqa: E402
@@ -45,15 +46,15 @@ from langevin.target import Target, log_sigmoid, sigmoid  # noqa: E402
 from langevin.tuning import Tuned, tune  # noqa: E402
 
 if TYPE_CHECKING:
-    from langevin import models, theory
+    from langevin import models, shards, theory
     from langevin.regression import Fit, fit
 
 
 def __getattr__(name: str) -> Any:
-    """`lv.models`, `lv.theory` and `lv.fit` load when used: importing langevin stays quick."""
+    """`lv.models`, `lv.shards`, `lv.theory` and `lv.fit` load when used: importing langevin stays quick."""
     if name in ("fit", "Fit"):
         return getattr(importlib.import_module("langevin.regression"), name)
-    if name in ("models", "theory"):
+    if name in ("models", "shards", "theory"):
         return importlib.import_module(f"langevin.{name}")
     raise AttributeError(f"module 'langevin' has no attribute {name!r}")
 
@@ -101,6 +102,7 @@ __all__ = [
     "Processes",
     "Ray",
     "Result",
+    "Sharded",
     "Target",
     "Tuned",
     "Whitened",
@@ -122,6 +124,7 @@ __all__ = [
     "quantiles",
     "run",
     "sample",
+    "shards",
     "sigmoid",
     "theory",
     "tune",

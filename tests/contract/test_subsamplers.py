@@ -1,5 +1,6 @@
 """What every subsampler promises. A new one is tested by adding a line to SUBSAMPLERS."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -19,6 +20,8 @@ SUBSAMPLERS = [
     lv.Epochs(3),
     lv.Blocks(3),
     lv.Full(),
+    lv.Sharded(3, sizes=(7, 1, 3), stay=2),
+    lv.Sharded(3, sizes=(7, 4), stay=3, probabilities=(0.5, 0.5)),
 ]
 NUM_DATA = 11
 
@@ -101,7 +104,7 @@ def test_refuses_impossible_sizes(subsample):
         return
     for bad in (0, -1, 2.0, True, "3"):
         with pytest.raises(ValueError, match=r"batch_size must be .* got"):
-            type(subsample)(bad)
-    if not isinstance(subsample, lv.WithReplacement):
+            replace(subsample, batch_size=bad)
+    if not isinstance(subsample, (lv.WithReplacement, lv.Sharded)):
         with pytest.raises(ValueError, match="at most the number of data N=2"):
             subsample.check(2)

@@ -55,6 +55,7 @@ CASES = {
     "without replacement": on_data(subsample=lv.WithoutReplacement(5)),
     "epochs": on_data(subsample=lv.Epochs(7)),
     "blocks": on_data(subsample=lv.Blocks(5)),
+    "sharded": on_data(subsample=lv.Sharded(5, sizes=(35, 5, 10), stay=7, probabilities=(0.5, 0.25, 0.25))),
     "control variate, anchor, Leimkuhler-Matthews": on_data(
         subsample=lv.WithoutReplacement(5),
         gradient=lv.ControlVariate(ANCHOR, order=2),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from langevin.analysis import errorbars, extrapolate
 from langevin.analysis.errorbars import Batches, Rows
 from langevin.analysis.judge import judge
-from langevin.analysis.law import law
+from langevin.analysis.law import law, of_stays
 from langevin.analysis.statuses import words, worse
 from langevin.analysis.value import Estimate
 
@@ -89,6 +89,12 @@ class Setting:
         self.untold = not ledger.kernel.has_theory
         # Corrected values have hardly any memory.
         self.relaxations = None if self.law is None or method == "corrected" else self.law.relaxations
+        self.stays = None
+        if ledger.stays is not None:
+            self.stays = of_stays(ledger, index, self.rows, line=method == "intercept")
+            # But they remember the shard.
+            relaxation = 0.0 if self.relaxations is None else 1.0 / max(self.relaxations, 1e-300)
+            self.relaxations = 1.0 / (relaxation + ledger.stays.stay / ledger.num_steps)
         # A chain that accepts next to nothing has not left its start, and its batches agree for no good reason.
         self.stuck = False
         if ledger.acceptance is not None:
@@ -142,7 +148,8 @@ class Setting:
         # Posterior sds, and what second moments are measured by.
         unit = None if anchor is None else anchor.sd
         units = None if unit is None else 2.0 * unit[i] * unit[j]
-        yield ".mean", self.entry(batches, m1 + column.reference, first, linear, theta, (d,), unit)
+        shift, widened = (None, None) if self.stays is None else (self.stays[0], self.stays[1][i, j])
+        yield ".mean", self.entry(batches, m1 + column.reference, first, linear, theta, (d,), unit, shift)
         # Bias of u_i u_j - m1_i m1_j: that of the first moments vanishes to first order.
         quadratic = None if hessian is None else hessian[d:]
         second = influence[..., d:] - m1[:, None, None, i] * first[..., j] - m1[:, None, None, j] * first[..., i]
@@ -151,7 +158,7 @@ class Setting:
         short = count / max(count - 1, 1) * np.einsum("gckv,gckv->gv", first[..., i], first[..., j])
         covariance = mean[:, d:] - m1[:, i] * m1[:, j] + short
         laplace = None if column.trace is None else 0.5 * column.trace[d:]
-        both = self.entry(batches, covariance, second, quadratic, laplace, (len(i),), units)
+        both = self.entry(batches, covariance, second, quadratic, laplace, (len(i),), units, widened)
         diagonal = np.flatnonzero(i == j)
         variance = _take(both, diagonal)
         # With r = stderr/value, log(1 + r w) over its own r/(1 + r w) is w + r w^2/2: the log undoes so much skewness.
@@ -181,8 +188,13 @@ class Setting:
         laplace: Array | None,
         shape: tuple[int, ...],
         unit: Array | None = None,
+        strayed: Array | None = None,
     ) -> Estimate:
-        """One Estimate from linearised batch values; `unit` is the posterior's own scale, where it is known."""
+        """One Estimate from linearised batch values; `unit` is the posterior's own scale, where it is known.
+
+        `strayed`: what long stays with single shards add to the values; where there are such and it is None, nobody
+        knows.
+        """
         means = value[:, None, None] + influence * (batches.total / batches.omega[:, None])
         line = None
         if batches.spread > extrapolate.LEAST_SPREAD and batches.count > 4:
@@ -193,10 +205,11 @@ class Setting:
             spread = spread._replace(stderr=np.hypot(spread.stderr, ROUNDING * unit))
         bias, beyond = np.zeros(value.shape), np.zeros(value.shape, dtype=bool)
         blind = False
+        settled = value if strayed is None else value - strayed
         if self.method == "corrected":
-            bias, beyond = extrapolate.corrected_bias(self.law, hessian, laplace, value, spread)
+            bias, beyond = extrapolate.corrected_bias(self.law, hessian, laplace, settled, spread)
         elif self.method == "raw" and not self.ledger.exact:
-            bias, beyond = extrapolate.raw_bias(self.law, hessian, laplace, line, value, spread)
+            bias, beyond = extrapolate.raw_bias(self.law, hessian, laplace, line, settled, spread)
             # Without an anchor it depends on the steps whether a run can tell its bias from its fluctuations.
             blind = self.law is None and (line is None or line.leverage > extrapolate.MOST_LEVERAGE)
         elif self.method == "intercept":
@@ -207,6 +220,10 @@ class Setting:
                     f"schedule such as lv.Polynomial(alpha=1/3), more steps, or an anchor with 'corrected'."
                 )
             value, spread = line.intercept, line.bar
+        if strayed is not None:
+            bias, beyond = bias + strayed, beyond | (np.abs(strayed) > spread.stderr)
+        elif self.ledger.stays is not None:
+            bias, blind = np.full(value.shape, np.nan), True
         codes = judge(
             batches,
             means - value[:, None, None],
@@ -218,7 +235,7 @@ class Setting:
             settling=not self.ledger.coordinates.paired,
             inflation=None if self.law is None else self.law.inflation,
             noisy=self.ledger.noisy,
-            reused=self.method == "corrected" and not self.ledger.iid,
+            reused=self.method == "corrected" and not self.ledger.iid and self.ledger.stays is None,
             relaxations=self.relaxations,
             stuck=self.stuck,
             negligible=np.False_ if unit is None else spread.stderr < NEGLIGIBLE * unit,

@@ -41,6 +41,48 @@ class Law(NamedTuple):
         return 0.5 * np.einsum("vij,gij->gv", hessian, self.excess)
 
 
+def _nodes(rows: Rows) -> tuple[Array, Array, Array]:
+    """A few steps that stand for those of a run: their shares of its weight, their sizes, and how many each."""
+    share = rows.omega / rows.omega.sum()
+    first = np.linspace(0, len(share), min(_NODES, len(share)) + 1).astype(int)[:-1]
+    weight = np.add.reduceat(share, first)
+    step = np.add.reduceat(share * rows.step, first) / weight
+    return weight, step, np.add.reduceat(rows.delta / rows.step, first)
+
+
+def _squares(outer: Array, rows: Rows) -> Array:
+    """E[g g'] of every chain, (chains, d, d)."""
+    share = rows.omega / rows.omega.sum()
+    return np.asarray(np.einsum("r,crij->cij", share / rows.delta, outer) / np.sum(share * rows.step))
+
+
+def of_stays(ledger: "Ledger", index: tuple[int, ...], rows: Rows, line: bool) -> tuple[Array, Array] | None:
+    """What long stays with single shards add to means (d,) and covariances (d, d), or to their `line` at step 0.
+
+    None where it is not known: no dense anchor, nothing known of the shards, or a kernel that is not affine.
+    """
+    part, anchor = ledger.stays, ledger.anchor
+    if part is None or part.drifts is None or anchor is None or ledger.outer is None:
+        return None
+    weight, step, _ = _nodes(rows)
+    squares = _squares(ledger.outer[index], rows).mean(axis=0)
+    found = [
+        part.drifts.bias(
+            ledger.kernel, ledger.coordinates, anchor.covariance, part.visits, part.stay, float(delta), squares
+        )
+        for delta in step
+    ]
+    if any(one is None for one in found):
+        return None
+    if line:
+        # The weights with which a regression on the step extrapolates to 0.
+        centred = step - np.dot(weight, step)
+        spread = np.dot(weight, centred**2)
+        weight = weight * (1.0 - (np.dot(weight, step) / spread if spread > 0.0 else 0.0) * centred)
+    mean, covariance = (np.einsum("k,k...->...", weight, np.array(part)) for part in zip(*found, strict=True))
+    return mean, covariance
+
+
 # A ledger is asked for several estimates, which share its law.
 _known: "WeakKeyDictionary[Ledger, dict]" = WeakKeyDictionary()
 
@@ -67,16 +109,12 @@ def _law(ledger: "Ledger", index: tuple[int, ...], rows: Rows, pool: bool) -> La
     if ledger.exact or ledger.anchor is None or ledger.outer is None or not kernel.has_theory:
         return None
     precision = ledger.coordinates.precision(ledger.anchor)
-    share = rows.omega / rows.omega.sum()
-    first = np.linspace(0, len(share), min(_NODES, len(share)) + 1).astype(int)[:-1]
-    weight = np.add.reduceat(share, first)
-    step = np.add.reduceat(share * rows.step, first) / weight
-    steps = np.add.reduceat(rows.delta / rows.step, first)
+    weight, step, steps = _nodes(rows)
     rates = [kernel.relaxation(precision, float(delta)) for delta in step]
     relaxations = float(np.dot(steps, rates))
     units = len(ledger.units(ledger.chains)) if pool else 1
     independent = max(min(relaxations, ledger.num_steps) * units, 1.0)
-    local = np.einsum("r,crij->cij", share / rows.delta, ledger.outer[index]) / np.sum(share * rows.step)
+    local = _squares(ledger.outer[index], rows)
     measured = local.mean(axis=0, keepdims=True) if pool else local
     values, vectors = np.linalg.eigh(precision)
     root = vectors * np.sqrt(values)

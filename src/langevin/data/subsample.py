@@ -2,12 +2,13 @@
 
 A subsampler is a value. `prepare` and `origin` run on the host; the other methods are traced. `draw` returns a flat
 page of draws (see `random.step_of`); `walk` names the observations of a step one by one; `batch` gathers all n.
-The index of one draw is uniform on 0 ... N-1 to N 2^-64. All but `Epochs` draw the steps independently (`iid`).
+The index of one draw is uniform on 0 ... N-1 to N 2^-64. All but `Epochs`, and `Sharded` with long
+stays, draw the steps independently (`iid`).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,13 +38,16 @@ class Subsample:
 
     batch_size: int
 
-    iid: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         if isinstance(self.batch_size, bool) or not isinstance(self.batch_size, (int, np.integer)):
             raise ValueError(f"batch_size must be an integer, got {self.batch_size!r}. Try batch_size=10.")
         if self.batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {self.batch_size}. Try batch_size=10.")
+
+    @property
+    def iid(self) -> bool:
+        """Whether the steps draw independently of each other."""
+        return True
 
     def size(self, num_data: int) -> int:
         """Data visited in one step."""
@@ -63,6 +67,10 @@ class Subsample:
     def origin(self, m: int, num_data: int) -> tuple[np.uint32, ...]:
         """Host integers that locate step m + 1 in the sampler's own order; none for independent draws."""
         return ()
+
+    def scale(self, key, origin, at: Array, num_data: int) -> Any:
+        """What the sum over the minibatch is multiplied by, `at` steps after `origin`; one number for each lane."""
+        return num_data / self.size(num_data)
 
     def draw(self, key, first: Clock, offset: Array, origin, num_steps: int, num_data: int) -> Array:
         """A flat page of draws of steps first ... first + num_steps - 1; `offset` counts steps from `origin`."""
@@ -179,7 +187,10 @@ class Epochs(_AtMostAllData):
         (2, 20)
     """
 
-    iid: ClassVar[bool] = False
+    @property
+    def iid(self):
+        """Not within an epoch."""
+        return False
 
     def origin(self, m, num_data):
         """Epoch and item of the first draw of step m + 1."""

@@ -108,7 +108,7 @@ def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block
             state = move(full_log_density(program, parts), state, noise, page[k], delta)
             added = parts.kernel.counted(state, max(program.num_data, 1))
         else:
-            here = Here(page, k, at, block.start.plus(at + 1), keys["subsample"], block.rounds)
+            here = Here(page, k, at, block.start.plus(at + 1), keys["subsample"], block.origin, block.rounds)
             grad, memory, added = estimate(z, memory, here)
             state = move(state, grad, noise, delta)
         added |= contribute(z, grad, delta, omega)

@@ -9,6 +9,7 @@ import numpy as np
 
 from langevin.anchor import Anchor
 from langevin.coordinates import Coordinates, Linear
+from langevin.data.sharded import Sharded
 from langevin.data.source import DataSource
 from langevin.data.subsample import Subsample, WithReplacement
 from langevin.engine.program import MOST_ROUNDS
@@ -150,4 +151,7 @@ def checked_subsample(
     )
     assert subsample is not None
     subsample.check(source.num_data)
+    if isinstance(subsample, Sharded) and isinstance(gradient, StatefulGradient):
+        rule = "None, in proportion to the sizes, for gradients that remember: they weigh all rows alike"
+        require(not subsample.weighted, "probabilities", subsample.probabilities, rule, "None")
     return subsample

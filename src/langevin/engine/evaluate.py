@@ -43,6 +43,7 @@ class Here(NamedTuple):
     at: Array
     clock: Clock
     key: Array
+    origin: tuple[Array, ...]
     rounds: Array
 
 
@@ -97,12 +98,12 @@ def _in_rounds(program: Program, parts: Parts, z: Array, theta: Array, here: Her
             return jax.tree.map(lambda leaf: leaf.at[rows].get(mode="promise_in_bounds"), parts.data)
 
         if not program.host_gather:
-            return total + _scaled_term(program, parts, theta, taken())
+            return total + _scaled_term(program, parts, theta, taken(), here)
         place = here.at * here.rounds[0] + r
         # The rounds of a single step may be more than the buffer holds.
         there = (r < here.rounds[0]) & (place < program.capacity)
         batch = lax.cond(there, partial(_gathered, program, here.page, place), taken)
-        return total + _scaled_term(program, parts, theta, batch)
+        return total + _scaled_term(program, parts, theta, batch, here)
 
     term = lax.fori_loop(0, count, add, jnp.zeros_like(z)) / count.astype(z.dtype)
     return term, {"visits": (program.batch_size * count).astype(z.dtype)}
@@ -124,16 +125,20 @@ def _minibatch_term(program: Program, parts: Parts, theta: Array, here: Here) ->
         batch = _gathered(program, here.page, here.at)
     else:
         batch = program.subsample.batch(parts.data, here.page, here.k, program.page, program.num_data)
-    return _scaled_term(program, parts, theta, batch)
+    return _scaled_term(program, parts, theta, batch, here)
 
 
-def _scaled_term(program: Program, parts: Parts, theta: Array, batch: PyTree) -> Array:
+def _scaled_term(program: Program, parts: Parts, theta: Array, batch: PyTree, here: Here) -> Array:
     def log_likelihood(t: PyTree) -> Array:
         return jnp.sum(jax.vmap(program.target.log_likelihood, (None, 0))(t, batch))
 
     layout = program.layout
     term = layout.ravel(parts.gradient.term(log_likelihood, layout.unravel(theta)))
-    return (program.num_data / program.batch_size) * term
+    return _scale(program, here) * term
+
+
+def _scale(program: Program, here: Here) -> Any:
+    return program.subsample.scale(here.key, here.origin, here.at, program.num_data)
 
 
 def wide_gradient(program: Program, parts: Parts, z: Array, memory: PyTree, here: Here) -> tuple[Array, PyTree, dict]:
@@ -158,7 +163,7 @@ def wide_gradient(program: Program, parts: Parts, z: Array, memory: PyTree, here
     total = jnp.zeros_like(theta)
     for count, row_of in program.subsample.walk(here.page, here.k, program.page, program.num_data):
         total = lax.fori_loop(0, count, partial(add, row_of), total, unroll=2)
-    scaled = (program.num_data / program.batch_size) * total
+    scaled = _scale(program, here) * total
     return base + jax.vmap(parts.coordinates.pull, -1, -1)(scaled), memory, {}
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from langevin.anchor import Anchor
 from langevin.coordinates import Coordinates
+from langevin.data.sharded import Sharded
 from langevin.engine.draws import Draws
 from langevin.engine.program import row_steps
 from langevin.kernels import ExactKernel, Kernel
@@ -91,6 +92,12 @@ class Ledger:
     def exact(self) -> bool:
         """Whether the kernel leaves the posterior as it is."""
         return isinstance(self.kernel, ExactKernel)
+
+    @property
+    def stays(self) -> Sharded | None:
+        """The subsampler of chains that stay with one shard for many steps; None where steps are independent of it."""
+        part = None if self.manifest is None else self.manifest.parts["subsample"]
+        return part if isinstance(part, Sharded) and not part.iid else None
 
     @property
     def m_stop(self) -> Array:

@@ -54,6 +54,13 @@ class LeimkuhlerMatthews(Kernel):
         """Of gradient noise alone: X = A X A' + delta^2 C / 4, A = I - delta H / 2."""
         return overdamped_covariance(precision, 0.25 * delta**2 * noise, delta)
 
+    def affine(self, dimension: int, delta: float) -> tuple[np.ndarray, ...]:
+        """Of the state (theta, eta): the noise of the last step comes in with sqrt(delta)/2, and goes."""
+        one, none, half = np.eye(dimension), np.zeros((dimension, dimension)), 0.5 * np.sqrt(delta)
+        state = np.block([[one, half * one], [none, none]])
+        pull, kick = np.concatenate([0.5 * delta * one, none]), np.concatenate([half * one, one])
+        return state, pull, kick, np.concatenate([one, none], axis=1)
+
     def shape_error(self, precision: np.ndarray, delta: float) -> float:
         """(x^2/48) / (1 - x/2 + x^2/12) for x = delta lambda, the largest: the third cumulant is too small by so much.
 

@@ -69,6 +69,10 @@ class Kernel:
         """Stationary covariance of theta on the Gaussian model minus H^-1, for H, C and a constant step; or None."""
         return None
 
+    def affine(self, dimension: int, delta: float) -> tuple[np.ndarray, ...] | None:
+        """F, G, E and P of a step s' = F s + G grad + E eta, theta = P s; None where it is not affine, or not known."""
+        return None
+
     def shape_error(self, precision: np.ndarray, delta: float) -> float:
         """Relative error of the third cumulants of the chain for a weak cubic part of log pi, where known."""
         return 0.0
@@ -172,12 +176,16 @@ class AffineKernel(Kernel):
 
     def _matrices(self, precision: np.ndarray, delta: float) -> tuple[np.ndarray, ...]:
         """A, G, E and P."""
+        state, pull, kick, position = self.affine(len(precision), delta)
+        return state - pull @ precision @ position, pull, kick, position
+
+    def affine(self, dimension: int, delta: float) -> tuple[np.ndarray, ...]:
+        """F, G, E and P, from the derivatives of `step`."""
         with jax.enable_x64(True):
             found, elsewhere = (
-                [
-                    np.asarray(part)
-                    for part in _jacobians(as_pytree(self), np.full(len(precision), at), np.float64(delta))
-                ]
+                tuple(
+                    np.asarray(part) for part in _jacobians(as_pytree(self), np.full(dimension, at), np.float64(delta))
+                )
                 for at in (0.0, 1.0)
             )
         if not all(np.allclose(one, other) for one, other in zip(found, elsewhere, strict=True)):
@@ -185,8 +193,7 @@ class AffineKernel(Kernel):
                 f"step of {self!r} must be affine in state, grad and eta for an lv.AffineKernel, but its derivatives "
                 "change with the point. Subclass lv.Kernel instead, and state relaxation and bias where you know them."
             )
-        state, pull, kick, position = found
-        return state - pull @ precision @ position, pull, kick, position
+        return found
 
 
 @jax.jit

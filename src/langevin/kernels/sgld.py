@@ -54,6 +54,11 @@ class SGLD(Kernel):
         own = delta * np.eye(len(precision)) + 0.25 * delta**2 * noise
         return overdamped_covariance(precision, own, delta) - np.linalg.inv(precision)
 
+    def affine(self, dimension: int, delta: float) -> tuple[np.ndarray, ...]:
+        """F = P = I, G = delta/2, E = sqrt(delta)."""
+        one = np.eye(dimension)
+        return one, 0.5 * delta * one, np.sqrt(delta) * one, one
+
 
 def overdamped_relaxation(precision: np.ndarray, delta: float) -> float:
     """-log of the largest |1 - delta lambda / 2|, 0 where steps overshoot."""

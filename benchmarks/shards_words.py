@@ -1,0 +1,42 @@
+"""What stands around the tables of `benchmarks.shards`."""
+
+BEFORE = """# Shards
+
+Data that lie on several machines need not move: chains can travel between their owners, or every owner samples by
+itself and the results are multiplied. Made by `python -m benchmarks.shards --output docs/shards.md`.
+
+```python
+shards = [...]                                                     # arrays, or dicts of arrays, one entry a machine
+data = lv.shards.joined(shards)
+anchor = lv.laplace(target, data, theta_0)
+gradient = lv.ControlVariate(anchor, order=2)
+subsample = lv.Sharded(20, sizes=[len(s["y"]) for s in shards], stay=100)    # probabilities=: how often to visit each
+subsample = lv.shards.with_drifts(subsample, target, data, gradient, anchor)
+ledger = lv.run(target, data, theta_0, subsample=subsample, gradient=gradient, anchor=anchor,
+                kernel=lv.LeimkuhlerMatthews(), coordinates=lv.Whitened.by(anchor), schedule=lv.Constant(0.5),
+                num_steps=20_000, chains=4)
+lv.estimate(ledger, method="corrected")
+```
+
+A step in shard `s` of `N_s` rows, visited with probability `q_s`, weighs its `n` rows by `N_s / (n q_s)`: then every
+step is unbiased, over shards and rows. Within a stay it is not: the chain is drawn towards what its shard alone says.
+The bias of averages grows with `stay * delta` until a stay is longer than the chain's memory, where each stay samples
+a shard's own posterior. `with_drifts` asks every shard how it pulls on a chain, at some Laplace draws; from that the
+stationary law of a chain on linear drifts follows exactly (by doubling, whatever the stay), and `lv.estimate` puts
+the bias into the interval and says `bias_dominates` where it exceeds the error bar. What a shard's gradient has
+beyond a line counts as an order of magnitude. Without `with_drifts`, long stays are `uncorrected`.
+
+Control variates of second order take what differs between shards off: the sums of gradients and Hessians at the
+anchor over all shards are `d + d^2` numbers that every chain carries, and only what is beyond them comes from the
+shard at hand. So one global sum serves; sums of each shard's own, used while a chain is there, would bring the
+difference between shards back. A product of subposteriors sends one message a shard, and cannot tell how wrong it is.
+"""
+
+AFTER = """
+Errors are those of the worst of four parameters, the mean over the seeds +- its standard error: a method without any
+bias has an error of its Monte Carlo noise, never 0. Seconds are processor seconds of all machines together,
+compilation included, on a machine that other work shared. Messages and bytes are counted from what an owner of a
+shard would send: in the set-up one message a pass and shard, then one for each move of a chain; a product sends 2000
+draws a shard. The chains visit all shards equally often. `seconds` of a product are those of the shards' own
+`lv.sample` calls and of the combination. The M-posterior is a median, made for shards of which some are wrong; it is
+no approximation of a posterior whose shards differ for good reasons."""

@@ -1,0 +1,19 @@
+"""Data in shards that never move: what chains that travel between them feel, and products of what each shard says."""
+
+from langevin.shards.median import m_posterior, powered
+from langevin.shards.pieces import joined, subposterior
+from langevin.shards.products import Combined, consensus, nonparametric, parametric, semiparametric
+from langevin.shards.pulls import with_drifts
+
+__all__ = [
+    "Combined",
+    "consensus",
+    "joined",
+    "m_posterior",
+    "nonparametric",
+    "parametric",
+    "powered",
+    "semiparametric",
+    "subposterior",
+    "with_drifts",
+]
