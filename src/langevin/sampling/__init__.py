@@ -1,8 +1,9 @@
 """`lv.sample`: the right answer without tuning. rules -> plan -> session -> result."""
 
+from langevin.networks.result import NetworkResult
 from langevin.sampling.planning import Plan, plan
 from langevin.sampling.result import Result
 from langevin.sampling.sampler import sample
 from langevin.sampling.store import load
 
-__all__ = ["Plan", "Result", "load", "plan", "sample"]
+__all__ = ["NetworkResult", "Plan", "Result", "load", "plan", "sample"]

@@ -14,6 +14,9 @@ from langevin.engine.going import Engine
 from langevin.engine.helpers import shared_set_up
 from langevin.errors import AnchorError, Diverged
 from langevin.limits import attempted, stop_requests
+from langevin.networks.result import NetworkResult
+from langevin.networks.sampler import chosen as many_parameters
+from langevin.networks.sampler import sample_network
 from langevin.sampling.planning import affordable, plan
 from langevin.sampling.result import Result
 from langevin.sampling.session import Session
@@ -37,15 +40,16 @@ def sample(
     seed: int = 0,
     progress: bool | None = None,
     engine: Engine | None = None,
-) -> Result:
+) -> Result | NetworkResult:
     """Posterior means, sds and other expectations, each with an error bar and a status. There is nothing to tune.
 
     Finds the posterior mode, measures what a few draws of the Laplace approximation say, and from that chooses the
     method (`result.explain()` says what and why). Near a Gaussian: whitened Leimkuhler-Matthews chains on minibatches
     with second-order control variates. Elsewhere, or where such a run finds that its numbers cannot be trusted: the
     No-U-Turn sampler on all the data, in the same units. Averages are corrected by the Poisson solution of a Gaussian
-    model in both. `method="minibatch"` or `"exact"` insists on one. The first limit reached ends the run; without any,
-    precision=0.02 with a time_limit of ten minutes:
+    model in both. `method="minibatch"` or `"exact"` insists on one. Beyond 5000 parameters, or with `method="sghmc"`:
+    chains without a Gaussian model at two step sizes, a `NetworkResult`, which is asked for predictions. The first
+    limit reached ends the run; without any, precision=0.02 with a time_limit of ten minutes (a minute for networks):
 
     passes:     sampling budget, datum visits over N (gradients, where data is None); set-up is reported beside it.
     time_limit: seconds for everything, compilation included.
@@ -63,6 +67,9 @@ def sample(
         >>> result.status
         'ok'
     """
+    if many_parameters(method, data, theta_0):
+        limits = {"passes": passes, "time_limit": time_limit, "precision": precision}
+        return sample_network(target, data, theta_0, **limits, chains=chains, seed=seed, progress=progress)
     began = monotonic()
     # One request for all of it: Ctrl-C between set-up and sampling must not get lost.
     with stop_requests() as stop_requested, showing(progress):

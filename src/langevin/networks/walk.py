@@ -1,0 +1,105 @@
+"""A run of many parameters under way: two levels of chains, the draws kept of them, and what limits it."""
+
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from langevin.data.source import DataSource
+from langevin.engine.progress import Progress
+from langevin.errors import Diverged
+from langevin.limits import interrupt, stop_requests
+from langevin.networks.levels import Levels
+from langevin.networks.settle import Settled
+from langevin.networks.store import DrawStore
+from langevin.sampling.budget import Budget
+from langevin.startup import own_programs
+from langevin.target import Target
+
+PyTree = Any
+# Units of time below which there is nothing to compare: a run takes so many whatever its budget.
+_FEWEST = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """What is needed to go on, and what there is so far: the posterior, how chains move, and the draws kept of them.
+
+    `time` counts the units of time that each chain has walked, `visits` the datum visits; `stopped` says what ended it.
+    """
+
+    target: Target | None
+    source: DataSource | None
+    theta_0: PyTree
+    seed: int
+    settled: Settled
+    budget: Budget
+    store: DrawStore
+    time: int = 0
+    visits: float = 0.0
+    seconds: float = 0.0
+    stopped: str = ""
+    levels: Levels | None = field(default=None, repr=False)
+
+    def spend(self, budget: Budget, began: float, progress: bool | None) -> "Walk":
+        """Goes on until the first limit is reached; passes count from the run's first step, seconds from `began`."""
+        assert self.target is not None and self.source is not None
+        started, settled = monotonic(), self.settled
+        levels = self.levels
+        if levels is None:
+            levels = Levels(
+                self.target, self.source, self.theta_0, settled.scale, settled.pair, settled.starts, self.seed,
+                settled.stages,
+            )  # fmt: skip
+        store = self.store.copy()
+        a_tick = len(settled.starts[0]) * sum(settled.pair.ticks) * settled.pair.batch_size
+        total = None if budget.passes is None else max(int(budget.passes * self.source.num_data / a_tick), _FEWEST)
+        display: Progress | None = None
+        time, stopped, longest = self.time, "", 0.0
+        with stop_requests() as stop_requested, own_programs():
+            while not stopped:
+                at = monotonic()
+                if stop_requested():
+                    stopped = "interrupted"
+                elif total is not None and time >= total:
+                    stopped = "passes"
+                elif budget.time_limit is not None and time >= _FEWEST and at + longest > began + budget.time_limit:
+                    stopped = "time_limit"
+                if stopped:
+                    break
+                positions = self._moved(levels)
+                if levels.interrupted:
+                    stopped = "interrupted"
+                    break
+                store.append(positions)
+                time += 1
+                if time == self.time + 1:
+                    # The first tick compiles.
+                    continue
+                longest = max(longest, monotonic() - at)
+                if display is None:
+                    ends = [np.inf if total is None else total]
+                    if budget.time_limit is not None:
+                        ends.append(time + (began + budget.time_limit - monotonic()) / longest)
+                    display = Progress(time, max(int(min(ends)), time + 1), a_tick // settled.pair.batch_size, progress)
+                display.update(time)
+        if display is not None:
+            display.close(time)
+        if not time:
+            interrupt("Interrupted before the first draw; nothing was sampled.")
+        return replace(
+            self, budget=budget, store=store, time=time, visits=levels.visits, stopped=stopped, levels=levels,
+            seconds=self.seconds + monotonic() - started,
+        )  # fmt: skip
+
+    def _moved(self, levels: Levels) -> np.ndarray:
+        try:
+            return levels.tick()
+        except Diverged as error:
+            raise Diverged(
+                "a chain left the finite numbers although its steps suit the curvature where chains were before: the "
+                "posterior bends more sharply elsewhere. Use a smoother activation or a narrower prior, or lv.run with "
+                f"smaller steps. What happened: {str(error).split(':')[0]}.",
+                error.ledger,
+            ) from error
