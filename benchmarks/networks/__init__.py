@@ -1,0 +1,1 @@
+"""Predictions of a network on scikit-learn's digits: `python -m benchmarks.networks`."""
