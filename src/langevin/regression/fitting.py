@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from langevin.networks.sampler import FROM_PARAMETERS
 from langevin.regression.design import as_table, complete, design
 from langevin.regression.families import FAMILIES, Family
 from langevin.regression.model import Model, check_design
@@ -154,7 +155,13 @@ def fit(
     rows["weight"] = column(table, weights, "weights", 1.0).astype(np.float32)
     labels = None if found.group is None else _labels(table[found.group])
     target, prepared = model.posterior(rows, labels)
-    return Fit(sample(target, prepared, model.theta_0(y), **how).session, model, dropped)
+    result = sample(target, prepared, model.theta_0(y), **how)
+    if not isinstance(result, Result):
+        raise ValueError(
+            f"formula must make at most {FROM_PARAMETERS} coefficients, got {result.layout.size}: beyond, only "
+            f"predictions are known well. Drop columns or levels, or insist with method='minibatch'."
+        )
+    return Fit(result.session, model, dropped)
 
 
 def _labels(values: Any) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 from langevin.analysis.statuses import STATUSES
 from langevin.data.source import as_source
 from langevin.display import showing
+from langevin.engine.checks import require
 from langevin.engine.going import Engine
 from langevin.engine.helpers import shared_set_up
 from langevin.errors import AnchorError, Diverged
@@ -69,6 +70,7 @@ def sample(
     """
     if many_parameters(method, data, theta_0):
         limits = {"passes": passes, "time_limit": time_limit, "precision": precision}
+        require(engine is None, "engine", engine, "None for networks: their chains stay in this process", "None")
         return sample_network(target, data, theta_0, **limits, chains=chains, seed=seed, progress=progress)
     began = monotonic()
     # One request for all of it: Ctrl-C between set-up and sampling must not get lost.
