@@ -8,9 +8,7 @@ import numpy as np
 
 import langevin as lv
 from langevin.data.source import as_source
-from langevin.sampling.budget import Budget
 from langevin.sampling.pace import Pace
-from langevin.sampling.planning import made
 from langevin.sampling.session import Session
 
 CHAINS = 4
@@ -23,7 +21,7 @@ def runs(target: lv.Target, data: Any, theta_0: Any, *, steps: int, count: int, 
     after as many steps.
     """
     source = None if data is None else as_source(data)
-    plan = made(target, source, theta_0, Budget(passes=1.0), "minibatch", np.arange(CHAINS), seed)
+    plan = lv.plan(target, source, theta_0, passes=1.0, method="minibatch", chains=CHAINS, seed=seed)
     size = plan.rules.batch_size(float(steps * CHAINS))
     plan = replace(plan, batch_size=size, num_steps=steps)
     wide = replace(plan, chains=np.arange(CHAINS * count))

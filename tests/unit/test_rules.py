@@ -1,8 +1,12 @@
 """The rules behind `lv.sample` against their formulas, and the fixed point of batch size and number of steps."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from langevin.sampling.budget import Budget
+from langevin.sampling.pace import Pace
 from langevin.sampling.rules import CHUNK, Rules
 
 
@@ -64,3 +68,15 @@ def test_without_second_order_the_step_balances_noise_and_fluctuations():
     assert mse[1] < min(mse[0], mse[2])
     # tau = delta N / n = (32/P)^(1/3) at P passes
     assert delta * 1e5 / n == pytest.approx((32 / (steps * n / 1e5)) ** (1 / 3))
+
+
+@pytest.mark.parametrize("num_data", [100, 101])
+def test_a_run_on_minibatches_that_outgrows_its_data_sees_as_many_as_it_says(num_data):
+    # All the data would be another program; a run that has begun draws as many of them.
+    plan = SimpleNamespace(rules=rules(num_data=num_data, noise=1.0), chains=np.arange(4), num_data=num_data)
+    run = SimpleNamespace(rounds=None)
+    pace = Pace(plan, Budget(precision=1e-3), run, 0.0, 28)
+    for goal in (1000, 10_000, 100_000):
+        pace.set_batch_size(goal)
+        assert run.rounds[0] * CHUNK == pace.batch_size
+    assert pace.batch_size > num_data

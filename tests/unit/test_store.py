@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import langevin as lv
-from langevin.sampling.packing import Packer, Unpacker, pack_layout, unpack_layout
 from langevin.sampling.store import load
+from langevin.saving.packing import Packer, Unpacker, pack_layout, unpack_layout
 from langevin.target import Layout
 from tests.unit.saved import Pair, assert_same
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from langevin.sampling import store
 from langevin.sampling.store import load
+from langevin.saving import folder
 from tests.unit.saved import assert_same
 
 
@@ -56,11 +56,11 @@ def _rewritten(path: Path, change: Any = None, arrays: bytes | None = None) -> N
     del record["digest"]
     if arrays is not None:
         (path / "forged").write_bytes(arrays)
-        record["arrays"] = f"arrays-{store._file_digest(path / 'forged')}.npz"
-        os.replace(path / "forged", path / record["arrays"])
+        record["arrays"]["run"] = f"arrays-{folder._file_digest(path / 'forged')}.npz"
+        os.replace(path / "forged", path / record["arrays"]["run"])
     if change is not None:
         change(record)
-    (path / "run.json").write_text(json.dumps({**record, "digest": store._digest(record)}))
+    (path / "run.json").write_text(json.dumps({**record, "digest": folder._digest(record)}))
 
 
 class _Trap:
@@ -81,7 +81,7 @@ def test_pickles_are_refused(flat, tmp_path, monkeypatch):
     _rewritten(path, arrays=forged.getvalue())
     with pytest.raises(ValueError, match=r"arrays-.*pickle|arrays-.*allow_pickle"):
         load(path)
-    with zipfile.ZipFile(path / json.loads((path / "run.json").read_text())["arrays"]) as archive:
+    with zipfile.ZipFile(path / json.loads((path / "run.json").read_text())["arrays"]["run"]) as archive:
         pickled = archive.read("run/plan/chains.npy")
     _rewritten(path, arrays=pickled)
     with pytest.raises(ValueError, match="arrays-"):
@@ -91,12 +91,13 @@ def test_pickles_are_refused(flat, tmp_path, monkeypatch):
 
 def test_only_known_kinds_are_built_and_only_inside(flat, tmp_path):
     flat.result.save(tmp_path)
-    _rewritten(tmp_path, lambda record: record["run"]["plan"]["budget"].update({"is": "Popen"}))
+    _rewritten(tmp_path, lambda record: record["found"]["run"]["plan"]["budget"].update({"is": "Popen"}))
     with pytest.raises(ValueError, match="cannot make a run of it"):
         load(tmp_path)
-    _rewritten(tmp_path, lambda record: record.update(arrays="../elsewhere.npz"))
-    with pytest.raises(ValueError, match=r"elsewhere\.npz is missing or damaged"):
-        load(tmp_path)
+    for elsewhere in ("../elsewhere.npz", "../arrays-0123456789abcdef.npz", "/arrays-0123456789abcdef.npz"):
+        _rewritten(tmp_path, lambda record, elsewhere=elsewhere: record["arrays"].update(run=elsewhere))
+        with pytest.raises(ValueError, match=r"npz is missing or damaged: its content does not fit its name"):
+            load(tmp_path)
 
 
 def test_a_later_format_is_named(flat, tmp_path):
@@ -110,7 +111,7 @@ class _Crash(BaseException):
     pass
 
 
-@pytest.mark.parametrize("moment", range(7))
+@pytest.mark.parametrize("moment", range(10))
 def test_a_crash_leaves_the_old_run_or_the_new_one(flat, nested, tmp_path, monkeypatch, moment):
     flat.result.save(tmp_path)
     calls = 0
@@ -129,14 +130,14 @@ def test_a_crash_leaves_the_old_run_or_the_new_one(flat, nested, tmp_path, monke
         for name in ("fsync", "replace", "unlink"):
             broken.setattr(os, name, crashing(getattr(os, name)))
         # A dead process sweeps nothing.
-        broken.setattr(store, "_sweep", lambda path: None)
+        broken.setattr(folder.Folder, "_sweep", lambda self: None)
         try:
             nested.result.save(tmp_path)
         except _Crash:
             pass
         assert calls == moment + 1
-    # fsync, rename, fsync of the directory: twice; the fifth call is the rename of the record.
-    assert_same(load(tmp_path).mean, (flat if moment < 5 else nested).result.mean)
+    # unlink, fsync, rename, fsync of the directory: twice; the seventh call is the rename of the record.
+    assert_same(load(tmp_path).mean, (flat if moment < 7 else nested).result.mean)
     flat.result.save(tmp_path)
     assert_same(load(tmp_path).mean, flat.result.mean)
     assert len(os.listdir(tmp_path)) == 2
@@ -144,8 +145,8 @@ def test_a_crash_leaves_the_old_run_or_the_new_one(flat, nested, tmp_path, monke
 
 def test_a_crash_of_the_first_save_can_be_repeated(flat, tmp_path, monkeypatch):
     with monkeypatch.context() as broken:
-        broken.setattr(store, "_sweep", lambda path: None)
-        broken.setattr(store, "_file_digest", lambda file: (_ for _ in ()).throw(_Crash))
+        broken.setattr(folder.Folder, "_sweep", lambda self: None)
+        broken.setattr(folder, "_file_digest", lambda file: (_ for _ in ()).throw(_Crash))
         with pytest.raises(_Crash):
             flat.result.save(tmp_path / "run")
     with pytest.raises(ValueError, match=r"no run\.json"):

@@ -136,6 +136,11 @@ class FileSource(ArraySource):
         return ThreadPoolExecutor(_WAITING)
 
 
+def path_of(data: Any) -> str | None:
+    """Where another process finds these data; None unless they are in files."""
+    return str(data.path.absolute()) if isinstance(data, FileSource) else None
+
+
 @set_up()
 def open_data(data: Any) -> FileSource:
     """The source of a path, or of a list of them; Parquet and CSV files are imported first, next to where they are."""

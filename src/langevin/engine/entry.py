@@ -1,27 +1,46 @@
 """`lv.run`: chains of a kernel that the user has chosen, and the ledger that they leave."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import jax
+
 from langevin.anchor import Anchor
-from langevin.coordinates import Coordinates
-from langevin.data.subsample import Subsample
+from langevin.coordinates import Coordinates, Preconditioned, Whitened
+from langevin.data.files import path_of
+from langevin.data.subsample import Blocks, Epochs, Full, Subsample, WithoutReplacement, WithReplacement
 from langevin.display import showing
+from langevin.engine.books import Checkpoint
 from langevin.engine.checks import whole_number
-from langevin.engine.going import Engine
-from langevin.engine.ledger import Ledger
+from langevin.engine.describe import Words
+from langevin.engine.draws import DrawBook
+from langevin.engine.going import Engine, Going
+from langevin.engine.ledger import Ledger, RowBook
+from langevin.engine.manifest import Manifest
 from langevin.engine.prepared import Prepared
-from langevin.engine.run import begun
+from langevin.engine.run import Run, begun
 from langevin.engine.setup import prepare
-from langevin.gradients import Minibatch
-from langevin.kernels import SGLD
+from langevin.gradients import SAGA, SVRG, ControlVariate, Minibatch
+from langevin.kernels import BAOAB, HMC, MALA, NUTS, RWM, SGHMC, SGLD, UBU, LeimkuhlerMatthews
 from langevin.limits import interrupt
-from langevin.schedules import Schedule
+from langevin.observables import Marginals, Moments
+from langevin.saving.journal import journal
+from langevin.saving.packing import storable
+from langevin.schedules import Constant, Polynomial, Power, Schedule
 from langevin.target import Target
 
 PyTree = Any
 
 _SGLD, _MINIBATCH = SGLD(), Minibatch()
+# What the journal calls them.
+STEPS = "steps"
+
+storable(
+    *(Anchor, BAOAB, Blocks, Checkpoint, Constant, ControlVariate, Coordinates, DrawBook, Epochs, Full, HMC),
+    *(LeimkuhlerMatthews, MALA, Manifest, Marginals, Minibatch, Moments, NUTS, Polynomial, Power, Preconditioned, RWM),
+    *(RowBook, SAGA, SGHMC, SGLD, SVRG, UBU, Whitened, WithReplacement, WithoutReplacement, Words),
+)
 
 
 def run(
@@ -47,6 +66,7 @@ def run(
     resume: Ledger | None = None,
     block_steps: int | None = None,
     engine: Engine | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Ledger:
     """Runs chains of a kernel on a posterior and returns the ledger of their weighted sums.
 
@@ -64,6 +84,9 @@ def run(
     outer 1e-4 of the chi-square law of |z|^2, sees `guard` minibatches (of `WithReplacement`) in place of one, and
     sqrt(guard) of them in the outer 1e-2.
 
+    `checkpoint="runs/x"` keeps the run in a folder every few seconds: the same call goes on from there, after a crash
+    or to a larger `num_steps`, and ends with the same bits.
+
     Cost: num_steps * n datum visits a chain. Memory does not grow with num_steps. Ctrl-C returns the partial ledger.
 
     Example:
@@ -75,12 +98,15 @@ def run(
         >>> lv.estimate(ledger, method="corrected")["theta.mean"].status
         'ok'
     """
+    if resume is not None and checkpoint is not None:
+        raise ValueError("resume and checkpoint exclude each other, got both. A checkpoint goes on by itself.")
+    parts = {
+        "schedule": schedule, "kernel": kernel, "gradient": gradient, "subsample": subsample,
+        "coordinates": coordinates, "observables": observables, "chains": chains, "seed": seed, "anchor": anchor,
+        "weight_power": weight_power, "keep": keep, "layout": layout, "guard": guard,
+    }  # fmt: skip
     with showing(progress):
-        call = prepare(
-            target, data, theta_0, schedule=schedule, kernel=kernel, gradient=gradient, subsample=subsample,
-            coordinates=coordinates, observables=observables, chains=chains, seed=seed, anchor=anchor,
-            weight_power=weight_power, keep=keep, layout=layout, guard=guard,
-        )  # fmt: skip
+        call = prepare(target, data, theta_0, **parts)
     going = begun(call, engine)
     if resume is not None:
         _check_same(resume, call)
@@ -88,12 +114,36 @@ def run(
     num_steps = whole_number("num_steps", num_steps, 1)
     if block_steps is not None:
         block_steps = whole_number("block_steps", block_steps, 1)
-    if num_steps < going.m:
-        raise ValueError(f"num_steps counts all transitions: it must be at least {going.m}, got {num_steps}.")
-    going.advance(num_steps, progress=progress, block_steps=block_steps)
-    if not going.m:
-        interrupt("Interrupted during the set-up, before the first step; nothing was sampled.")
+    arguments = {**parts, "num_steps": num_steps, "data": path_of(call.manifest.data)}
+    remedy = "Go on by repeating the call of lv.run."
+    with journal(checkpoint, lambda: call.manifest, arguments, theta_0, remedy) as kept:
+        left = kept.left(STEPS)
+        if left is not None:
+            going.restore(_with_structure(left["left"], call), left["m"])
+        if num_steps < going.m:
+            raise ValueError(f"num_steps counts all transitions: it must be at least {going.m}, got {num_steps}.")
+        bookmark = kept.bookmark(STEPS, lambda: {"num_steps": num_steps, **_state(going)})
+        going.advance(num_steps, progress=progress, block_steps=block_steps, bookmark=bookmark)
+        if not going.m:
+            interrupt("Interrupted during the set-up, before the first step; nothing was sampled.")
+        # For good: a later call may go on to more steps.
+        if kept.keeps:
+            bookmark.keep()
     return going.ledger()
+
+
+def _state(going: Going) -> dict[str, Any]:
+    """What a file holds of a run; the device state as bare leaves, whatever a kernel makes its state of."""
+    left = going.ledger().checkpoint
+    return {"m": going.m, "left": left._replace(carry=tuple(jax.tree.leaves(left.carry)))}
+
+
+def _with_structure(left: Checkpoint, call: Prepared) -> Checkpoint:
+    """The checkpoint of a file with its leaves put where those of a run that begins are."""
+    fresh = Run(call)
+    fresh.start()
+    structure: Any = jax.tree.structure(fresh.carry())
+    return left._replace(carry=structure.unflatten(left.carry))
 
 
 def _check_same(ledger: Any, call: Prepared) -> None:

@@ -7,6 +7,7 @@ from langevin.engine.books import Checkpoint
 from langevin.engine.ledger import Ledger
 from langevin.engine.prepared import Prepared
 from langevin.engine.program import Program
+from langevin.saving.journal import Bookmark
 
 
 class Going(Protocol):
@@ -34,8 +35,12 @@ class Going(Protocol):
         progress: bool | None = None,
         block_steps: int | None = None,
         deadline: float | None = None,
+        bookmark: Bookmark | None = None,
     ) -> None:
-        """Runs until transition num_steps, or to a border after the `deadline` of `monotonic` or a Ctrl-C."""
+        """Runs until transition num_steps, or to a border after the `deadline` of `monotonic` or a Ctrl-C.
+
+        Wherever it is due, the `bookmark` is asked to keep the books as they stand at a border.
+        """
 
     def ledger(self) -> Ledger:
         """The books as they stand."""

@@ -143,7 +143,7 @@ class Ledger:
         shared = np.intersect1d(self.chains, other.chains)
         if shared.size:
             raise ValueError(f"ledgers must hold different chains to be stacked, both hold {shared}. Run other chains.")
-        differs = self.manifest.difference(other.manifest, but=("chains", "seed", "keep"))
+        differs = self.manifest.difference(other.manifest, but=("chains", "seed", "keep", "versions"))
         if differs is not None:
             raise ValueError(f"ledgers must be of one run to be stacked, but {differs}.")
         axis = len(self.schedule.batch_shape)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -10,30 +10,50 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.data.source import DataSource
+from langevin.engine.describe import Words, describe
 from langevin.precision import for_float32
 from langevin.target import Layout, Target
 
 PyTree = Any
 # Rows at which a target is recognised by its gradient, and how well another machine must reproduce that.
 _PROBE_ROWS, _PROBE_TOLERANCE = 64, 1e-3
+# Goes up with every change that moves a bit of a run (those under *Numerics* in the CHANGELOG).
+_NUMERICS = 1
 
 
 @dataclass(frozen=True, eq=False)
 class Manifest:
-    """Target and data (or what a file remembers of them), the reference point, and every other part by its name."""
+    """Target and data (or what a file remembers of them), two points, and every other part by its name.
+
+    Sums are relative to the `reference`; `beside` it, at another point, targets are told apart as well.
+    """
 
     target: Any
     data: Any
     layout: Layout
     reference: np.ndarray
+    beside: np.ndarray
     parts: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls, target: Target, data: DataSource | None, layout: Layout, reference: np.ndarray, parts: Mapping[str, Any]
+    ) -> "Manifest":
+        """That of a call in this process."""
+        anchor, reference = parts.get("anchor"), reference.astype(np.float64)
+        # At the mode two priors of different width have the same gradient: beside it they have not.
+        beside = reference + (0.1 * (1.0 + np.abs(reference)) if anchor is None else anchor.sd)
+        versions = f"numerics {_NUMERICS} on jax {jax.__version__}, {jax.default_backend()}"
+        return cls(target, data, layout, reference, beside, {"versions": versions, **parts})
 
     def difference(self, other: "Manifest", but: Iterable[str] = ()) -> str | None:
         """The first thing that differs, in words; None if the two belong together. `but` names what may differ."""
         if self.layout != other.layout:
             return f"the parameters are {_listed(self.layout)} and {_listed(other.layout)}"
+        if self.parts.keys() != other.parts.keys():
+            return "they are calls of two functions, lv.run and lv.sample"
         for name, value in self.parts.items():
-            if name not in but and value != other.parts[name]:
+            if name not in but and not _same(value, other.parts[name]):
                 return f"{name} is {value!r} and {other.parts[name]!r}"
         if not np.array_equal(self.reference, other.reference):
             return f"the reference point of the sums is {_point(self.reference)} and {_point(other.reference)}"
@@ -54,17 +74,24 @@ class Manifest:
         if not isinstance(self.target, Target):
             return self.target
         rows = None if self.data is None else self.data.slice(0, _PROBE_ROWS)
-        # At the mode two priors of different width have the same gradient: beside it they have not.
-        anchor = self.parts.get("anchor")
-        aside = 0.1 * (1.0 + np.abs(self.reference)) if anchor is None else anchor.sd
-        points = np.stack([self.reference, self.reference + aside]).astype(np.float32)
+        points = np.stack([self.reference, self.beside]).astype(np.float32)
         narrow = for_float32(self.target)
         with jax.enable_x64(False):
             return np.nan_to_num(np.concatenate([_probe(narrow, self.layout, point, rows) for point in points]))
 
     def remembered(self) -> "Manifest":
-        """The same as a file can hold it: the target's probe and the data's fingerprint in their places."""
-        return Manifest(self.probe(), fingerprint(self.data), self.layout, self.reference, self.parts)
+        """The same as a file can hold it: the target's probe, the data's fingerprint, all else in words."""
+        return self._remembered
+
+    @cached_property
+    def _remembered(self) -> "Manifest":
+        parts = {name: Words(describe(part)) for name, part in self.parts.items()}
+        return Manifest(self.probe(), fingerprint(self.data), self.layout, self.reference, self.beside, parts)
+
+
+def _same(part: Any, other: Any) -> bool:
+    # Functions have no equality of their own, and a file holds words.
+    return bool(part is other or part == other) or describe(part) == describe(other)
 
 
 def fingerprint(data: Any) -> tuple | None:

@@ -21,6 +21,7 @@ from langevin.engine.worker import Chains, Failed, Job, Kept, Reached, versions
 from langevin.errors import Diverged
 from langevin.limits import stop_requests
 from langevin.precision import wide_setting
+from langevin.saving.journal import Bookmark
 
 # A segment is so long that a call, some milliseconds, is nothing beside it, and Ctrl-C does not wait for long.
 _SEGMENT_SECONDS = 0.5
@@ -120,8 +121,9 @@ class RemoteRun:
         progress: bool | None = None,
         block_steps: int | None = None,
         deadline: float | None = None,
+        bookmark: Bookmark | None = None,
     ) -> None:
-        """Runs until transition num_steps, or to a segment's border after the `deadline` or a Ctrl-C."""
+        """See `Going.advance`; borders are those of two segments."""
         display = Progress(self.m, num_steps, self.settings * len(self.call.chains), progress)
         with stop_requests() as stop_requested, self.held():
             flying: deque[tuple[int, int, bool]] = deque()
@@ -129,14 +131,16 @@ class RemoteRun:
             while self.m < num_steps and not stop_requested():
                 if deadline is not None and self.m and monotonic() > deadline:
                     break
+                if bookmark is not None and self.m and bookmark.due():
+                    self._land(flying)
+                    bookmark.keep()
+                    count = self._next_count(count, deadline)
                 flying.append(self._launch(min(count if block_steps is None else block_steps, num_steps - self.m)))
                 if len(flying) > _IN_FLIGHT:
                     self._collect(*flying.popleft())
                     display.update(self.m)
                     count = self._next_count(count, deadline)
-            while flying:
-                self._collect(*flying.popleft())
-            self._fetch()
+            self._land(flying)
             self.interrupted = self.m < num_steps and stop_requested()
         display.close(self.m)
 
@@ -170,8 +174,10 @@ class RemoteRun:
         self._kept = Kept(goal, Checkpoint.stacked(states))
         self._fetching = max(monotonic() - began - seconds, 0.0)
 
-    def _fetch(self) -> None:
-        """Learns where the chains stand, unless that is known."""
+    def _land(self, flying: deque[tuple[int, int, bool]]) -> None:
+        """Waits for all segments that are on their way, and learns where the chains stand, unless that is known."""
+        while flying:
+            self._collect(*flying.popleft())
         if self.m and (self._kept is None or self._kept.m != self.m):
             self._collect(*self._launch(0))
 

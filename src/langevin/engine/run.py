@@ -23,6 +23,7 @@ from langevin.engine.progress import Progress
 from langevin.errors import Diverged
 from langevin.limits import stop_requests
 from langevin.precision import in_float32
+from langevin.saving.journal import Bookmark
 from langevin.startup import load_scipy, own_programs
 
 PyTree = Any
@@ -77,8 +78,9 @@ class Run:
         progress: bool | None = None,
         block_steps: int | None = None,
         deadline: float | None = None,
+        bookmark: Bookmark | None = None,
     ) -> None:
-        """Runs until transition num_steps, or to a block's border after the `deadline` of `monotonic` or a Ctrl-C."""
+        """See `Going.advance`; borders are those of two blocks."""
         display = Progress(self.m, num_steps, self.settings * len(self.call.chains), progress)
         with stop_requests() as stop_requested, own_programs():
             if self._groups[0].carry is None:
@@ -91,6 +93,10 @@ class Run:
                     # A run without a single row would have nothing to say.
                     if deadline is not None and self.m and monotonic() > deadline:
                         break
+                    if bookmark is not None and self.m and bookmark.due():
+                        self._land(flying)
+                        bookmark.keep()
+                        count = self._next_count(count)
                     count = self._fitting(count if block_steps is None else block_steps, num_steps - self.m)
                     flying.append(self._launch(count, num_steps))
                     load_scipy()
@@ -99,8 +105,7 @@ class Run:
                         self._collect(self._arrived(*flying.popleft()))
                         display.update(self.m)
                         count = self._next_count(count)
-                while flying:
-                    self._collect(self._arrived(*flying.popleft()))
+                self._land(flying)
             finally:
                 wait([future for _, _, futures in flying for future in futures])
             self.interrupted = self.m < num_steps and stop_requested()
@@ -175,6 +180,11 @@ class Run:
         if m > 0:
             self._rate = count / max(*seconds, 1e-9)
         return Sent(m, count, device_row_steps(m + 1), list(outputs))
+
+    def _land(self, flying: deque[tuple[int, int, list[Future]]]) -> None:
+        """Waits for all blocks that are on their way."""
+        while flying:
+            self._collect(self._arrived(*flying.popleft()))
 
     def _collect(self, sent: Sent) -> None:
         """Books a finished block; raises `Diverged` if a chain left the finite numbers."""

@@ -132,11 +132,11 @@ def _prepare(
         keep=keep,
         host_source=source if program.host_gather else None,
         short=short,
-        manifest=Manifest(
+        manifest=Manifest.of(
             original,
             source,
             shape,
-            centre.astype(np.float64),
+            centre,
             {
                 "anchor": anchor,
                 "chains": tuple(chain_numbers.tolist()),

@@ -3,7 +3,7 @@
 from langevin.networks.result import NetworkResult
 from langevin.sampling.planning import Plan, plan
 from langevin.sampling.result import Result
-from langevin.sampling.sampler import sample
+from langevin.sampling.sampler import resume, sample
 from langevin.sampling.store import load
 
-__all__ = ["NetworkResult", "Plan", "Result", "load", "plan", "sample"]
+__all__ = ["NetworkResult", "Plan", "Result", "load", "plan", "resume", "sample"]

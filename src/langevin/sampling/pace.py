@@ -13,6 +13,7 @@ from langevin.sampling.budget import Budget
 from langevin.sampling.mixing import after_exact
 from langevin.sampling.planning import GRADIENTS_A_DRAW, Plan
 from langevin.sampling.rules import WANTED_STEPS
+from langevin.saving.journal import Bookmark
 
 _FOR_EVER = np.iinfo(np.int64).max
 # Where nothing limits the run before, in whole rows.
@@ -33,19 +34,21 @@ class Pace:
     # There is an end to patience, in least numbers of steps.
     patience = 10_000
 
-    def __init__(self, plan: Plan, budget: Budget, run: Going, began: float, batch_size: int) -> None:
+    def __init__(self, plan: Plan, budget: Budget, run: Going, began: float, batch_size: int, goal: int = 0) -> None:
         self.plan, self.budget, self.run, self.began = plan, budget, run, began
-        self.batch_size = batch_size
+        # What was decided at the last border of two stages: until `goal`, with so many data a step.
+        self.batch_size, self.goal = batch_size, goal
 
-    def go(self, progress: bool | None, stop_requested: Callable[[], bool]) -> str:
+    def go(self, progress: bool | None, stop_requested: Callable[[], bool], bookmark: Bookmark) -> str:
         """Runs until a limit is reached, and says which one; "interrupted" after a Ctrl-C."""
         deadline = None if self.budget.time_limit is None else self.began + self.budget.time_limit
         while True:
-            goal, reason = self._next_goal()
-            if goal <= self.run.m:
-                return reason
-            self.set_batch_size(goal)
-            self.run.advance(goal, progress=progress, deadline=deadline)
+            if self.goal <= self.run.m:
+                self.goal, reason = self._next_goal()
+                if self.goal <= self.run.m:
+                    return reason
+                self.set_batch_size(self.goal)
+            self.run.advance(self.goal, progress=progress, deadline=deadline, bookmark=bookmark)
             if stop_requested():
                 return "interrupted"
             if deadline is not None and monotonic() > deadline:
@@ -67,7 +70,9 @@ class Pace:
     def _size(self, goal: int) -> int:
         """Batch size for a run of `goal` steps; it never shrinks."""
         size = self.plan.rules.batch_size(float(goal * len(self.plan.chains)))
-        return max(self.batch_size, self.plan.rules.in_rounds(size))
+        size = max(self.batch_size, self.plan.rules.in_rounds(size))
+        # N itself stands for every datum once: a run that draws its data takes one round more.
+        return size + self.plan.rules.chunk if size == self.plan.rules.num_data else size
 
     def _next_goal(self) -> tuple[int, str]:
         """Steps to go to, a whole number of rows, and the limit that says so."""

@@ -2,22 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from langevin.anchor import Anchor, laplace, rough
-from langevin.data.source import DataSource, as_source
-from langevin.engine.checks import read_chains, require, whole_number
 from langevin.errors import AnchorError
 from langevin.limits import set_up
 from langevin.mixed.error import quadrature_error
 from langevin.pilot import Pilot, pilot
 from langevin.sampling.budget import Budget
+from langevin.sampling.call import Call
 from langevin.sampling.rules import WANTED_STEPS, Rules
 from langevin.sampling.troubles import Trouble, before
+from langevin.saving.journal import Journal
 from langevin.survey import Survey, survey
 from langevin.target import Layout, Target
 
@@ -26,7 +26,6 @@ PyTree = Any
 _MEMORY = 5.0 / 3.0
 # How much a pair's second moment feels that, measured on logistic regressions.
 _STRAYED = 2.5
-METHODS = ("auto", "minibatch", "exact")
 # How often the anchor moves to a heavier mode.
 _MOST_MOVES = 3
 # Beyond this dimension an exact run needs the curvature at a mode.
@@ -151,42 +150,22 @@ def plan(
         'cv2'
     """
     began = monotonic()
-    require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
-    budget = Budget.of(passes, time_limit, precision)
-    require(method in METHODS, "method", method, f"one of {', '.join(METHODS)}", "'auto'")
-    numbers = _in_pairs(read_chains(chains))
-    seed = whole_number("seed", seed, 0, 2**64 - 1)
-    with set_up(None if budget.time_limit is None else began + budget.time_limit):
-        return made(target, None if data is None else as_source(data), theta_0, budget, method, numbers, seed)
+    limits = {"passes": passes, "time_limit": time_limit, "precision": precision}
+    call = Call.checked(target, data, theta_0, **limits, method=method, chains=chains, seed=seed)
+    return planned(call, began, Journal())
 
 
-def _in_pairs(chains: np.ndarray) -> np.ndarray:
-    """The chain numbers, if they are one or complete pairs 2k and 2k + 1."""
-    pairs = np.unique(chains // 2, return_counts=True)[1]
-    require(len(chains) == 1 or np.all(pairs == 2), "chains", chains.tolist(), "1 or even: they go in pairs", "4")
-    return chains
+def planned(call: Call, began: float, journal: Journal) -> Plan:
+    """The plan for a call that began then, within its time limit."""
+    limit = call.budget.time_limit
+    with set_up(None if limit is None else began + limit):
+        return journal.found("plan", lambda: _made(call, began, journal))
 
 
-def made(
-    target: Target,
-    source: DataSource | None,
-    theta_0: PyTree,
-    budget: Budget,
-    method: str,
-    chains: np.ndarray,
-    seed: int,
-) -> Plan:
-    """The plan for checked arguments."""
-    began, no_mode = monotonic(), ""
-    try:
-        found = _Found.at(target, source, theta_0, seed)
-    except AnchorError as error:
-        size = Layout.of(theta_0).size
-        if method == "minibatch" or error.improper or size > MOST_ROUGH:
-            raise
-        no_mode = str(error)
-        found = _Found(rough(target, source, theta_0), Pilot.none(size), Survey.none(size))
-    anchor, num_data = found.anchor, 0 if source is None else source.num_data
+def _made(call: Call, began: float, journal: Journal) -> Plan:
+    found = _Found.at(call, journal)
+    budget, chains = call.budget, call.chains
+    anchor, num_data = found.anchor, 0 if call.source is None else call.source.num_data
     rules = Rules.of(anchor, found.pilot, num_data)
     steps: int | None = None
     size = rules.batch_size(float(WANTED_STEPS * len(chains)))
@@ -204,15 +183,15 @@ def made(
         batch_size=size,
         num_steps=steps,
         chains=chains,
-        seed=seed,
-        method=method,
+        seed=call.seed,
+        method=call.method,
         because="it was asked for",
         setup_cost=anchor.cost + found.pilot.cost + found.survey.cost,
-        quadrature=quadrature_error(target, source, anchor, seed),
-        no_mode=no_mode,
+        quadrature=journal.found("quadrature", lambda: quadrature_error(call.target, call.source, anchor, call.seed)),
+        no_mode=found.no_mode,
         setup_seconds=monotonic() - began,
     )
-    if method == "auto":
+    if call.method == "auto":
         method, because = _choice(chosen)
         chosen = replace(chosen, method=method, because=because)
     return chosen
@@ -225,23 +204,38 @@ class _Found:
     anchor: Anchor
     pilot: Pilot
     survey: Survey
+    no_mode: str = ""
 
     @classmethod
-    def at(cls, target: Target, source: DataSource | None, theta_0: PyTree, seed: int) -> "_Found":
+    def at(cls, call: Call, journal: Journal) -> "_Found":
         """About the mode uphill from theta_0, or about the heaviest one that the survey finds."""
-        anchor = laplace(target, source, theta_0, seed=seed)
-        seen = survey(target, source, anchor, seed)
-        for _ in range(_MOST_MOVES):
+        target, source, seed = call.target, call.source, call.seed
+        anchor, error, improper = journal.found("anchor", lambda: _searched(call, call.theta_0))
+        if anchor is None:
+            size = Layout.of(call.theta_0).size
+            if call.method == "minibatch" or improper or size > MOST_ROUGH:
+                raise AnchorError(error, improper)
+            return cls(rough(target, source, call.theta_0), Pilot.none(size), Survey.none(size), error)
+        seen = journal.found("survey", lambda: survey(target, source, anchor, seed))
+        for move in range(1, _MOST_MOVES + 1):
             if not len(seen.log_mass) or seen.log_mass[0] <= 0.0:
                 break
-            try:
-                heavier = laplace(target, source, anchor.layout.unravel(seen.modes[0]), seed=seed)
-            except AnchorError:
+            there = anchor.layout.unravel(seen.modes[0])
+            heavier, _, _ = journal.found(f"anchor {move}", partial(_searched, call, there))
+            if heavier is None:
                 break
             spent = anchor.cost + seen.cost
             anchor = replace(heavier, cost=heavier.cost + spent)
-            seen = survey(target, source, anchor, seed)
-        return cls(anchor, pilot(target, source, anchor, seed), seen)
+            seen = journal.found(f"survey {move}", partial(survey, target, source, anchor, seed))
+        return cls(anchor, journal.found("pilot", lambda: pilot(target, source, anchor, seed)), seen)
+
+
+def _searched(call: Call, start: PyTree) -> tuple[Any, str, bool]:
+    """The mode uphill from a point; where there is none, what the search has to say, and whether that is final."""
+    try:
+        return laplace(call.target, call.source, start, seed=call.seed), "", False
+    except AnchorError as error:
+        return None, str(error), error.improper
 
 
 def _choice(plan: Plan) -> tuple[str, str]:

@@ -27,6 +27,7 @@ from langevin.sampling.mixing import after_exact
 from langevin.sampling.planning import Plan
 from langevin.sampling.session import Session
 from langevin.sampling.troubles import Trouble, after, of_quadrature
+from langevin.saving.journal import Journal
 
 if TYPE_CHECKING:
     from langevin.mixed.latent import Latent
@@ -250,7 +251,8 @@ class Result:
             )
         if budget.passes is not None:
             budget = replace(budget, passes=budget.passes + self.passes)
-        return Result(self.session.spend(budget, monotonic(), progress))
+        anew = replace(self.session, goal=0)
+        return Result(anew.spend(budget, monotonic(), progress, Journal(), "run"))
 
     def save(self, path: str | Path) -> None:
         """Writes the run to a directory: arrays (.npz) and JSON, no code. `lv.load(path)` reads it back."""

@@ -2,30 +2,37 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from langevin.analysis.statuses import STATUSES
-from langevin.data.source import as_source
+from langevin.data.files import path_of
 from langevin.display import showing
 from langevin.engine.checks import require
+from langevin.engine.entry import run
 from langevin.engine.going import Engine
 from langevin.engine.helpers import shared_set_up
+from langevin.engine.ledger import Ledger
 from langevin.errors import AnchorError, Diverged
 from langevin.limits import attempted, stop_requests
 from langevin.networks.result import NetworkResult
 from langevin.networks.sampler import chosen as many_parameters
 from langevin.networks.sampler import sample_network
-from langevin.sampling.planning import affordable, plan
+from langevin.sampling.call import Call
+from langevin.sampling.planning import affordable, planned
 from langevin.sampling.result import Result
 from langevin.sampling.session import Session
+from langevin.sampling.store import stored_call
+from langevin.saving.journal import Journal, journal
 from langevin.target import Target
 
 PyTree = Any
 # What an exact run mends. More steps are a better answer to batches that are too few, and nothing mends a hard bound.
 _DOUBTFUL = set(STATUSES) - {"ok", "hard_bound", "quadrature", "too_few_batches", "transient", "uncorrected"}
+_DIVERGED = "divergence of the run on minibatches"
 
 
 def sample(
@@ -41,6 +48,7 @@ def sample(
     seed: int = 0,
     progress: bool | None = None,
     engine: Engine | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Result | NetworkResult:
     """Posterior means, sds and other expectations, each with an error bar and a status. There is nothing to tune.
 
@@ -58,8 +66,9 @@ def sample(
 
     `chains` is even, since they go in antithetic pairs, or 1. Ctrl-C while sampling returns what there is, marked as
     interrupted. `engine=lv.Processes()` or `lv.Ray()` spreads them over processes or machines, without any change in
-    the numbers. Raises `AnchorError` where the posterior has no proper mode,
-    `Diverged` where the chains cannot be kept finite.
+    the numbers. `checkpoint="runs/x"` keeps the run in a folder, set-up included, every few seconds: the same call, or
+    `lv.resume`, goes on from there after a crash, to the same bits; `lv.load` looks at it meanwhile.
+    Raises `AnchorError` where the posterior has no proper mode, `Diverged` where the chains cannot be kept finite.
 
     Example:
         >>> import langevin as lv
@@ -68,46 +77,100 @@ def sample(
         >>> result.status
         'ok'
     """
+    limits = {"passes": passes, "time_limit": time_limit, "precision": precision}
     if many_parameters(method, data, theta_0):
-        limits = {"passes": passes, "time_limit": time_limit, "precision": precision}
         require(engine is None, "engine", engine, "None for networks: their chains stay in this process", "None")
+        require(checkpoint is None, "checkpoint", checkpoint, "None for networks: their runs are not kept", "None")
         return sample_network(target, data, theta_0, **limits, chains=chains, seed=seed, progress=progress)
     began = monotonic()
     # One request for all of it: Ctrl-C between set-up and sampling must not get lost.
-    with stop_requests() as stop_requested, showing(progress):
-        source = None if data is None else as_source(data)
-        if source is not None:
+    with stop_requests(), showing(progress):
+        call = Call.checked(target, data, theta_0, **limits, method=method, chains=chains, seed=seed)
+        return _done(call, began, progress, engine, checkpoint)
+
+
+def resume(
+    path: str | Path,
+    target: Target,
+    data: PyTree = None,
+    *,
+    theta_0: PyTree = None,
+    progress: bool | None = None,
+    engine: Engine | None = None,
+) -> Result | Ledger:
+    """Goes on with a run of `lv.sample(..., checkpoint=path)` where its last checkpoint is, with the same settings.
+
+    target and data are those of the run; they are checked against what is known of them. Data that came from a path are
+    opened there if none are given. A run in passes or for a precision ends with the bits of one that nothing has
+    stopped; a `time_limit` counts the seconds of both processes. A run that is over is returned as it was. Of an
+    `lv.run` without functions or parts of your own it returns the ledger; any other goes on where its call is repeated.
+    `theta_0` is needed only where theta is made of other containers than dict, list and tuple. Cost: 64 datum visits
+    and a checksum of the data, beside what is left to do.
+
+    Example:
+        >>> import langevin as lv, tempfile
+        >>> model = lv.models.Logistic.simulate(seed=1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     result = lv.sample(model.target, model.data, model.theta_0, passes=20, checkpoint=folder)
+        ...     again = lv.resume(folder, model.target, model.data)
+        >>> bool((again.mean.value == result.mean.value).all())
+        True
+    """
+    began = monotonic()
+    with stop_requests(), showing(progress):
+        asked = stored_call(Path(path), theta_0)
+        where = asked.pop("data")
+        data = where if data is None else data
+        if "num_steps" in asked:
+            return run(target, data, **asked, progress=progress, engine=engine, checkpoint=path)
+        return _done(Call.checked(target, data, **asked), began, progress, engine, path)
+
+
+def _done(
+    call: Call, began: float, progress: bool | None, engine: Engine | None, checkpoint: str | Path | None
+) -> Result:
+    """What a call asks for, with as much of it taken from the checkpoint as is there."""
+    with stop_requests() as stop_requested:
+        if call.source is not None:
             # Taken before the run: arrays that the user changes later must not pass for what was sampled.
-            _ = source.fingerprint
-        limits = {"passes": passes, "time_limit": time_limit, "precision": precision}
-        with shared_set_up(engine, target, source):
-            chosen = plan(target, source, theta_0, **limits, method=method, chains=chains, seed=seed)
-        result = _sampled(
-            Session(target, source, chosen, chosen.batch_size, chosen.budget, engine=engine), method, began, progress
-        )
+            _ = call.source.fingerprint
+        path = path_of(call.source)
+        given = "target" if call.source is None or path is not None else "target, data"
+        remedy = f"Go on with lv.resume({str(checkpoint)!r}, {given})."
+        arguments = {**call.settings, "data": path}
+        with journal(checkpoint, lambda: call.manifest, arguments, call.theta_0, remedy) as kept:
+            # The clock counts what earlier processes have spent.
+            began -= kept.seconds_before
+            with shared_set_up(engine, call.target, call.source):
+                chosen = planned(call, began, kept)
+            session = Session(call.target, call.source, chosen, chosen.batch_size, chosen.budget, engine=engine)
+            result = _sampled(session, call.method, began, progress, kept)
         # Whoever pressed Ctrl-C while the last numbers were looked at must learn that it came.
         return Result(replace(result.session, stopped="interrupted")) if stop_requested() else result
 
 
-def _sampled(session: Session, method: str, began: float, progress: bool | None) -> Result:
+def _sampled(session: Session, method: str, began: float, progress: bool | None, kept: Journal) -> Result:
     """Runs what the plan has chosen, and exactly after that where a run on minibatches ends in doubt."""
     chosen = session.plan
     if chosen.method == "exact":
-        return _told(Result(session.exactly(began, progress)))
+        return _told(Result(session.exactly(began, progress, kept)))
     try:
-        result = Result(session.spend(chosen.budget, began, progress))
-    except Diverged:
+        if _DIVERGED in kept:
+            raise Diverged(kept[_DIVERGED], None)
+        result = Result(session.spend(chosen.budget, began, progress, kept, "run on minibatches"))
+    except Diverged as error:
         if method == "minibatch" or not affordable(chosen):
             raise
+        kept.enter(_DIVERGED, str(error))
         chosen = replace(chosen, method="exact", because="the chains on minibatches could not be kept finite")
-        return Result(replace(session, plan=chosen).exactly(began, progress))
+        return Result(replace(session, plan=chosen).exactly(began, progress, kept))
     reason = None if method == "minibatch" else _doubt(result, began)
     if reason is None:
         return result
     chosen = replace(chosen, method="exact", because=f"the chains on minibatches ended with {reason}")
     second = replace(session, plan=chosen, seconds=result.session.seconds)
     limit = chosen.budget.time_limit
-    exact = attempted(None if limit is None else began + limit, lambda: second.exactly(began, progress))
+    exact = attempted(None if limit is None else began + limit, lambda: second.exactly(began, progress, kept))
     # Without the time for a second run the first one stands, with what it says of itself.
     return result if exact is None else Result(exact)
 

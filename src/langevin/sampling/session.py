@@ -23,11 +23,14 @@ from langevin.sampling.planning import Plan, allowed_passes
 from langevin.sampling.strategies import Tuned, exact_call, minibatch_call
 from langevin.sampling.tails import moments
 from langevin.sampling.warmup import last_positions, warm_up
+from langevin.saving.journal import Journal
 from langevin.startup import COMPILED_QUICKLY, own_programs
 from langevin.target import Layout, Target
 
 # How often an exact run whose paths broke off is made again, and with which part of its step.
 _RETRIES, _SHORTER = 2, 0.25
+# What a session is, but for the target, the data and the device.
+_STORED = ("plan", "batch_size", "budget", "ledger", "seconds", "goal", "outside", "stopped", "tuned")
 # A bound farther from the mode than this moves a mean by less than 1e-4 sds; points are looked at so many at a time.
 _BOUND_SDS, _POINTS = 4.0, 512
 
@@ -36,10 +39,10 @@ _BOUND_SDS, _POINTS = 4.0, 512
 class Session:
     """What is needed to go on: the posterior, the plan, and the books so far.
 
-    `budget` is what it was last allowed to spend, `batch_size` the data that a step of the bulk saw last, `outside` the
-    share of points within reach where the prior is zero; `stopped` says what ended the run. `run` is the device's side
-    of it, prepared once, and kept for what follows. `tuned` is what the warm-up of an exact run found, None for one on
-    minibatches. `engine` is where the chains go.
+    `budget` is what it was last allowed to spend, `batch_size` the data that a step of the bulk saw last, `goal` where
+    the stage ends that was begun last, `outside` the share of points within reach where the prior is zero; `stopped`
+    says what ended the run. `run` is the device's side of it, prepared once, and kept for what follows. `tuned` is what
+    the warm-up of an exact run found, None for one on minibatches. `engine` is where the chains go.
     """
 
     target: Target | None
@@ -49,6 +52,7 @@ class Session:
     budget: Budget
     ledger: Ledger | None = None
     seconds: float = 0.0
+    goal: int = 0
     outside: float = 0.0
     stopped: str = ""
     tuned: Tuned | None = None
@@ -85,42 +89,91 @@ class Session:
             run.rounds = self.plan.rules.rounds(self.batch_size)
         return run
 
-    def exactly(self, began: float, progress: bool | None) -> "Session":
+    def exactly(self, began: float, progress: bool | None, journal: Journal) -> "Session":
         """An exact run of the same plan from its beginning: warm-up and sampling."""
         assert self.target is not None
         plan, started = self.plan, monotonic()
         limit = plan.budget.time_limit
         with set_up(None if limit is None else began + limit):
-            tuned = warm_up(self.target, self.source, plan)
-            if tuned.anchor.dense:
-                tuned = replace(tuned, moments=moments(self.target, self.source, tuned.anchor, plan.seed))
-        spent = self.seconds + monotonic() - started
+            tuned, seconds = journal.found("warm-up", lambda: (self._warmed_up(journal), monotonic() - started))
+        spent = self.seconds + seconds
         budget = replace(plan.budget, passes=allowed_passes(plan, plan.budget))
         fresh = replace(self, tuned=tuned, ledger=None, run=None, seconds=spent, batch_size=plan.rules.num_data)
-        done = fresh.spend(budget, began, progress)
-        for _ in range(_RETRIES):
+        done = fresh.spend(budget, began, progress, journal, "run exactly")
+        for retry in range(_RETRIES):
             assert done.ledger is not None and done.tuned is not None
             words = [trouble.status for trouble in after_exact(done.ledger, plan.survey, tuned.moments)]
             if done.stopped in ("interrupted", "time_limit") or words != ["divergences"]:
                 break
             # Paths that broke off ask for shorter steps; a chain that goes on from where it was need not settle.
             smaller = replace(done.tuned, delta=_SHORTER * done.tuned.delta, starts=last_positions(done.ledger))
-            done = replace(done, tuned=smaller, ledger=None, run=None).spend(budget, began, progress)
+            anew = replace(done, tuned=smaller, ledger=None, goal=0, run=None)
+            done = anew.spend(budget, began, progress, journal, f"run exactly, shorter steps {retry + 1}")
         return done
 
-    def spend(self, budget: Budget, began: float, progress: bool | None) -> "Session":
+    def _warmed_up(self, journal: Journal) -> Tuned:
+        assert self.target is not None
+        tuned = warm_up(self.target, self.source, self.plan, journal)
+        if not tuned.anchor.dense:
+            return tuned
+        return replace(tuned, moments=moments(self.target, self.source, tuned.anchor, self.plan.seed))
+
+    def spend(self, budget: Budget, began: float, progress: bool | None, journal: Journal, name: str) -> "Session":
         """Goes on until the first limit is reached; passes count from the run's first step, seconds from `began`.
 
-        At the border of a stage the batch size may change for a longer run.
+        At the border of a stage the batch size may change for a longer run. The journal knows the work by its `name`.
         """
+        if name in journal:
+            return self.again(journal[name])
+        left = journal.left(name)
+        going = self if left is None else self.again(left)
+        done = going._spent(budget, began, progress, journal, name)
+        if journal.keeps:
+            (journal.keep if done.stopped == "interrupted" else journal.enter)(name, done.stored())
+        return done
+
+    def stored(self) -> dict[str, Any]:
+        """What a file holds of it: all but target, data and device; see `again`."""
+        stored = {name: getattr(self, name) for name in _STORED}
+        assert self.ledger is not None
+        return {**stored, "ledger": replace(self.ledger, manifest=self.ledger.manifest.remembered())}
+
+    def again(self, stored: dict[str, Any]) -> "Session":
+        """The session that was stored, with the target and the data of this one."""
+        again = replace(self, **stored, run=None)
+        assert again.ledger is not None
+        manifest = again.ledger.manifest
+        if self.target is not None:
+            manifest = replace(manifest, target=self.target, data=self.source)
+        return replace(again, ledger=replace(again.ledger, manifest=manifest))
+
+    def _spent(self, budget: Budget, began: float, progress: bool | None, journal: Journal, name: str) -> "Session":
         started = monotonic()
+
+        def now(stopped: str) -> "Session":
+            ledger = run.ledger()
+            return replace(
+                self,
+                budget=budget,
+                batch_size=pace.batch_size,
+                goal=pace.goal,
+                ledger=ledger,
+                # An exact kernel keeps within bounds by itself.
+                outside=0.0 if ledger.exact else _outside(run.program.target, ledger),
+                seconds=self.seconds + monotonic() - started,
+                stopped=stopped,
+                run=run,
+            )
+
         # One request for the whole of it: Ctrl-C between two stages must not lose the rows.
         with stop_requests() as stop_requested, own_programs():
             run = self.prepared()
-            pace = (Pace if self.tuned is None else ExactPace)(self.plan, budget, run, began, self.batch_size)
+            kind = Pace if self.tuned is None else ExactPace
+            pace = kind(self.plan, budget, run, began, self.batch_size, self.goal)
             try:
+                bookmark = journal.bookmark(name, lambda: now("interrupted").stored())
                 with run.held():
-                    stopped = pace.go(progress, stop_requested)
+                    stopped = pace.go(progress, stop_requested, bookmark)
             except Diverged as error:
                 raise Diverged(
                     "the chains could not be kept finite: the posterior falls off faster than its Gaussian "
@@ -130,21 +183,8 @@ class Session:
                 ) from error
             if not run.m:
                 interrupt("Interrupted during the set-up, before the first step; nothing was sampled.")
-            ledger = run.ledger()
-            # An exact kernel keeps within bounds by itself.
-            outside = 0.0 if ledger.exact else _outside(run.program.target, ledger)
             # The budget may be spent by now: the result is whole, but whoever pressed Ctrl-C must learn that it came.
-            stopped = "interrupted" if stop_requested() else stopped
-        return replace(
-            self,
-            budget=budget,
-            batch_size=pace.batch_size,
-            ledger=ledger,
-            outside=outside,
-            seconds=self.seconds + monotonic() - started,
-            stopped=stopped,
-            run=run,
-        )
+            return now("interrupted" if stop_requested() else stopped)
 
 
 @in_float32

@@ -1,6 +1,7 @@
 """The warm-up of an exact run: finds the step, and new units of length where the draws disagree with the old ones."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from langevin.kernels import NUTS
 from langevin.limits import checkpoint
 from langevin.sampling.planning import Plan
 from langevin.sampling.strategies import Tuned, exact_call
+from langevin.saving.journal import Journal
 from langevin.schedules import Custom
 from langevin.target import Target
 
@@ -41,7 +43,7 @@ _MOST_DIVERGENCES, _CAREFUL = 0.002, (0.95, 0.99)
 _HALVINGS = 20
 
 
-def warm_up(target: Target, source: DataSource | None, plan: Plan) -> Tuned:
+def warm_up(target: Target, source: DataSource | None, plan: Plan, journal: Journal) -> Tuned:
     """Windows of draws, each with its own step, until draws and units of length agree.
 
     The Laplace approximation most often gives units that need no change: then one window is all. Else the draws' own
@@ -53,9 +55,14 @@ def warm_up(target: Target, source: DataSource | None, plan: Plan) -> Tuned:
     wanted = np.clip(_DRAWS_PER_PARAMETER * d, _FEWEST_DRAWS, 4 * _FEWEST_DRAWS)
     length = -(-int(wanted) // len(plan.chains))
     for window in range(_MOST_WINDOWS):
-        begun = _Window(exact_call(target, source, plan, tuned), tuned.delta, int(rng.integers(2**63)))
-        begun.settle(goal)
-        tuned, draws = begun.look(tuned, min(length << window, _LONGEST_WINDOW))
+        seed, steps = int(rng.integers(2**63)), min(length << window, _LONGEST_WINDOW)
+
+        def looked(before: Tuned = tuned, goal: float = goal, seed: int = seed, steps: int = steps) -> Any:
+            begun = _Window(exact_call(target, source, plan, before), before.delta, seed)
+            begun.settle(goal)
+            return begun.look(before, steps)
+
+        tuned, draws = journal.found(f"window {window}", looked)
         if tuned.divergences > _MOST_DIVERGENCES and goal < _CAREFUL[-1]:
             goal = next(more for more in _CAREFUL if more > goal)
             continue
@@ -138,7 +145,8 @@ class _Window:
             divergences=diverged / (num_steps * len(self._call.chains)),
             cost=tuned.cost + ledger.cost,
         )
-        return found, ledger.draws.theta[:, ledger.draws.m > before.num_steps]
+        # In the order of memory in which a file would bring them back: sums follow it to the last bit.
+        return found, np.ascontiguousarray(ledger.draws.theta[:, ledger.draws.m > before.num_steps])
 
 
 def last_positions(ledger: Ledger) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The parts of a run as JSON and arrays, and back; only the kinds listed here are ever built."""
+"""The parts of a run as JSON and arrays, and back; only kinds that were made known are ever built."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -8,49 +8,30 @@ from typing import Any
 import jax
 import numpy as np
 
-from langevin.anchor import Anchor
-from langevin.coordinates import Unpaired, Whitened
-from langevin.data.subsample import Full, WithReplacement
-from langevin.engine.block import Carry
-from langevin.engine.books import Checkpoint
-from langevin.engine.draws import DrawBook, Draws
-from langevin.engine.ledger import Column, Ledger, RowBook
-from langevin.engine.manifest import Manifest
-from langevin.gradients import ControlVariate, Minibatch
-from langevin.kernels import NUTS, LeimkuhlerMatthews
-from langevin.kernels.leimkuhler_matthews import LeimkuhlerMatthewsState
-from langevin.kernels.nuts import NUTSState
-from langevin.observables import Marginals, Moments
-from langevin.pilot import Pilot
-from langevin.sampling.budget import Budget
-from langevin.sampling.planning import Plan
-from langevin.sampling.rules import Rules
-from langevin.sampling.strategies import Tuned
-from langevin.schedules import Constant, Power
-from langevin.survey import Survey
 from langevin.target import Layout
 
 PyTree = Any
 Plain = Any
 
 # Goes up whenever one of the kinds gains or loses a field, or changes what one means.
-FORMAT = 4
-_KINDS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        *(Anchor, Budget, Carry, Column, ControlVariate, DrawBook, Draws, Full, Ledger, LeimkuhlerMatthews),
-        *(LeimkuhlerMatthewsState, Minibatch, Moments, Pilot, Plan, Power, RowBook, Rules, Survey, WithReplacement),
-        *(Checkpoint, Manifest, Marginals, Whitened, NUTS, NUTSState, Constant, Unpaired, Tuned),
-    )
-}
+FORMAT = 5
+_KINDS: dict[str, Any] = {}
+
+
+def storable(*kinds: type) -> None:
+    """Makes known what may be built from a file: dataclasses, named tuples and plain classes without secrets."""
+    _KINDS.update({kind.__name__: kind for kind in kinds})
 
 
 class Packer:
-    """Objects as JSON; their arrays are put aside by path. What was met before is named again, not repeated."""
+    """Objects as JSON; their arrays are put aside by path. What was met before is named again, not repeated.
 
-    def __init__(self) -> None:
+    `seen`: paths of what is stored elsewhere already, by identity.
+    """
+
+    def __init__(self, seen: Mapping[int, str] | None = None) -> None:
         self.arrays: dict[str, np.ndarray] = {}
-        self._seen: dict[int, str] = {}
+        self.seen: dict[int, str] = {} if seen is None else dict(seen)
 
     def plain(self, value: Any, path: str) -> Plain:
         """The JSON form: a tuple as a list, a dict as itself, all else as {"is": what it is, ...}."""
@@ -66,12 +47,12 @@ class Packer:
             return {name: self.plain(item, f"{path}/{name}") for name, item in value.items()}
         if isinstance(value, Layout):
             return {"is": "layout"}
-        if id(value) in self._seen:
-            return {"is": "same", "as": self._seen[id(value)]}
-        self._seen[id(value)] = path
+        if id(value) in self.seen:
+            return {"is": "same", "as": self.seen[id(value)]}
+        self.seen[id(value)] = path
         if isinstance(value, (np.ndarray, np.generic, jax.Array)):
             return self._array(value, path)
-        if type(value).__name__ not in _KINDS:
+        if _KINDS.get(type(value).__name__) is not type(value):
             raise TypeError(f"no saved form is known for {path}, {type(value).__name__}")
         return {"is": type(value).__name__, **self.plain(_parts(value), path)}
 
@@ -85,7 +66,7 @@ class Unpacker:
 
     def __init__(self, arrays: Mapping[str, np.ndarray], layout: Layout) -> None:
         self.arrays, self.layout = arrays, layout
-        self._seen: dict[str, Any] = {}
+        self.seen: dict[str, Any] = {}
 
     def made(self, plain: Plain, path: str) -> Any:
         """The object of a JSON form."""
@@ -101,17 +82,17 @@ class Unpacker:
         if kind == "layout":
             return self.layout
         if kind == "same":
-            return self._seen[plain["as"]]
+            return self.seen[plain["as"]]
         if kind == "number":
-            self._seen[path] = self.arrays[path][()]
+            self.seen[path] = self.arrays[path][()]
         elif kind == "array":
-            self._seen[path] = self.arrays[path]
+            self.seen[path] = self.arrays[path]
         else:
             parts = {name: self.made(item, f"{path}/{name}") for name, item in plain.items() if name != "is"}
             if kind is None:
                 return parts
-            self._seen[path] = _built(_KINDS[kind], parts)
-        return self._seen[path]
+            self.seen[path] = _built(_KINDS[kind], parts)
+        return self.seen[path]
 
 
 def _parts(value: Any) -> dict[str, Any]:
