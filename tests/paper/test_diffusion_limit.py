@@ -14,6 +14,7 @@ from langevin.theory.coupling import Order
 from tests.paper.twins import TWINS, Twin
 
 
+@pytest.mark.slow
 def test_the_verdicts_on_the_honest_sampler(lab):
     findings = diffusion_limit.check(diffusion_limit.compute(replace(lab, kernel=Twin())))
     # So few paths may leave an order just outside its interval.
@@ -39,6 +40,7 @@ def test_an_order_itself_must_lie_in_its_interval(value, stderr, small, full):
         assert diffusion_limit.judge(orders, [64, 64], 0.9, 1.1, size)["verdict"] is verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", TWINS.values(), ids=TWINS)
 def test_what_a_sabotaged_sampler_is_refused_for(twin, lab):
     findings = diffusion_limit.check(diffusion_limit.compute(replace(lab, kernel=twin)))

@@ -12,6 +12,7 @@ from tests.paper.twins import TWINS, Twin
 FIGURES = ("fig1", "fig2", "fig3", "fig4")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_weak_drift_is_refused(name, lab):
     """Half the drift is quietly wrong; its agreement with the exact law, on which all else stands, is not."""
@@ -20,6 +21,7 @@ def test_a_weak_drift_is_refused(name, lab):
     assert findings[0].verdict is Verdict.REFUSED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_what_is_left_of_runs_that_ran_away_can_be_shown(name, lab):
     study = catalogue.study(name)
@@ -27,6 +29,7 @@ def test_what_is_left_of_runs_that_ran_away_can_be_shown(name, lab):
     assert name in study.draw(numbers) and study.table(numbers)
 
 
+@pytest.mark.slow
 def test_the_paper_is_corrected_at_any_size(lab):
     """The abstract's rate (erratum 3) and the flat curve at 0.33 (erratum 11) fall even to short runs."""
     for name, erratum in (("fig2", 3), ("fig3", 11)):
@@ -60,6 +63,7 @@ def test_two_terms_tend_to_the_asymptotic_rates():
         assert gaussian_runs.two_term_rate(alpha, 1e15) == pytest.approx(min(2 * alpha, 1 - alpha), abs=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("best", [0.1, 0.2, 0.3, 0.4, 0.5])
 def test_any_exponent_may_come_first(best, lab):
     """Whichever exponent the exact law puts first, the study says so in words."""

@@ -74,6 +74,7 @@ def _wider(estimates, factor=1.5):
     return mean + factor * (estimates - mean)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("figure", "names"), [(fig5, ["estimates"]), (fig6, ["sgld paper", "sgld tuned"])])
 def test_wrong_fluctuations_are_refused_though_the_mean_is_right(figure, names, lab, monkeypatch):
     """At the level of a user's run, which 128 runs a cell can decide."""
@@ -101,6 +102,7 @@ def test_ratios_are_judged_with_their_errors():
     assert fig5._judge(2.0, 0.01, 1.5) == (Verdict.REFUSED, Verdict.REPRODUCED)
 
 
+@pytest.mark.slow
 def test_figure_5_can_be_refused(lab):
     """A constant step that stays the best, a paper's choice that is not good, and a wrong count."""
     numbers = dict(fig5.compute(replace(lab, kernel=Twin())))
@@ -116,6 +118,7 @@ def test_figure_5_can_be_refused(lab):
     assert fig5._count(numbers | {"visits": np.array([200, 600])}).verdict is Verdict.REFUSED
 
 
+@pytest.mark.slow
 def test_figure_6_can_be_refused(lab):
     """The two acceptance rates exchanged, and SGLD and MALA exchanged."""
     numbers = dict(fig6.compute(replace(lab, kernel=Twin())))

@@ -13,6 +13,7 @@ from langevin.theory import LinearGaussianLaw
 from tests.paper.twins import TWINS, Twin
 
 
+@pytest.mark.slow
 def test_the_verdicts_on_the_honest_sampler(lab):
     findings = stability.check(stability.compute(replace(lab, kernel=Twin())))
     assert [finding.erratum for finding in findings if finding.verdict is Verdict.CORRECTED] == [16, 9, 13, 10]
@@ -21,6 +22,7 @@ def test_the_verdicts_on_the_honest_sampler(lab):
     assert others == [Verdict.REPRODUCED] * 4 + [Verdict.TOO_SMALL, Verdict.REPRODUCED]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", TWINS.values(), ids=TWINS)
 def test_what_a_sabotaged_sampler_is_refused_for(twin, lab):
     found = stability.compute(replace(lab, kernel=twin))

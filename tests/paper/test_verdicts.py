@@ -15,6 +15,7 @@ from langevin.paper.style import house_style
 from tests.paper.twins import TWINS, Twin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", catalogue.NAMES)
 def test_a_study_says_yes_to_the_sampler_and_no_to_its_twins(name, lab, tmp_path):
     """One test a study, because all of it shares one compilation."""

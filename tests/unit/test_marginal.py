@@ -1,5 +1,7 @@
 """Quadrature over latent effects against closed forms and brute-force integration."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -41,6 +43,11 @@ def poisson(theta, z, group):
     return jnp.sum(jnp.where(group["mask"], terms, 0.0)) + standard(z)
 
 
+def also_slowly(*arguments):
+    """A case that asks again what a cheaper one has asked."""
+    return pytest.param(*arguments, marks=pytest.mark.slow)
+
+
 def a_group(kind, rows=12, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=rows)
@@ -79,7 +86,7 @@ def single(tree):
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32) if leaf.dtype.kind == "f" else leaf, tree)
 
 
-@pytest.mark.parametrize("nodes", [3, 4, 7])
+@pytest.mark.parametrize("nodes", [also_slowly(3), 4, also_slowly(7)])
 def test_a_gaussian_family_is_exact_with_any_number_of_nodes(nodes):
     group = a_group("gaussian")
 
@@ -97,7 +104,7 @@ def test_a_gaussian_family_is_exact_with_any_number_of_nodes(nodes):
     np.testing.assert_allclose(found, truth, atol=50 * np.finfo(np.float32).eps * np.abs(truth).max())
 
 
-@pytest.mark.parametrize(("family", "rows"), [(bernoulli, 12), (bernoulli, 1), (poisson, 12)])
+@pytest.mark.parametrize(("family", "rows"), [(bernoulli, 12), also_slowly(bernoulli, 1), also_slowly(poisson, 12)])
 def test_it_agrees_with_brute_force_in_two_dimensions(family, rows):
     group = a_group(family.__name__, rows)
     with jax.enable_x64(True):
@@ -131,7 +138,7 @@ def test_float32_keeps_what_float64_finds():
     np.testing.assert_allclose(narrow, wide, atol=200 * np.finfo(np.float32).eps * np.abs(wide).max())
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (3,), (4,), (5,), (2, 2)])
+@pytest.mark.parametrize("shape", [(), also_slowly((1,)), (3,), also_slowly((4,)), also_slowly((5,)), (2, 2)])
 def test_any_shape_of_up_to_five_effects(shape):
     size = int(np.prod(shape))
     precision = np.eye(size) + 0.3 * np.ones((size, size))
@@ -162,6 +169,21 @@ def far(kind):
     return family, single({"x": x, "y": y.astype(float), "mask": rows < size})
 
 
+@partial(jax.jit, static_argnums=0)
+def left_at_each(family, many, group):
+    return jax.vmap(partial(left, family, group))(many)
+
+
+def left(family, group, theta):
+    """Newton step from the centre, in the latent effects' own sds, and the derivatives of the likelihood."""
+    likelihood = lv.marginal(family, 2)
+    placement = likelihood.placed(theta, group)
+    slope = jax.grad(lambda z: family(theta, z, group))(placement.centre)
+    whitened = jnp.linalg.solve(placement.factor, slope)
+    value, grad = jax.value_and_grad(likelihood)(theta, group)
+    return jnp.linalg.norm(whitened), value, jax.flatten_util.ravel_pytree(grad)[0]
+
+
 @pytest.mark.parametrize("kind", ["all ones", "one row", "counts of 10^4", "one count of 10^4", "no counts"])
 def test_the_mode_is_found_for_extreme_groups_and_many_thetas(kind):
     family, group = far(kind)
@@ -171,17 +193,7 @@ def test_the_mode_is_found_for_extreme_groups_and_many_thetas(kind):
         "log_sd": jnp.asarray(rng.normal(size=(200, 2)), jnp.float32),
         "partial": jnp.asarray(rng.normal(size=(200, 1)), jnp.float32),
     }
-    likelihood = lv.marginal(family, 2)
-
-    def left(theta):
-        """Newton step from the centre, in the latent effects' own sds, and the derivatives of the likelihood."""
-        placement = likelihood.placed(theta, group)
-        slope = jax.grad(lambda z: family(theta, z, group))(placement.centre)
-        whitened = jnp.linalg.solve(placement.factor, slope)
-        value, grad = jax.value_and_grad(likelihood)(theta, group)
-        return jnp.linalg.norm(whitened), value, jax.flatten_util.ravel_pytree(grad)[0]
-
-    distance, value, grad = jax.jit(jax.vmap(left))(many)
+    distance, value, grad = left_at_each(family, many, group)
     assert np.isfinite(value).all()
     assert np.isfinite(grad).all()
     assert np.max(distance) < 0.1

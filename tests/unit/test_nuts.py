@@ -42,12 +42,15 @@ def turns(points):
     return turned(momenta) or (half > 1 and (turned(momenta[: half + 1]) or turned(momenta[half - 1 :])))
 
 
+_uniform = jax.jit(nuts._uniform)
+
+
 def by_hand(theta, eta, log_uniform, size, max_depth):
     """A step in plain NumPy: the whole path is kept, and every rule is read off it."""
     key = nuts._bits(jnp.float32(log_uniform)), nuts._bits(jnp.float32(eta[0]))
 
     def uniforms(depth, leaf):
-        return [float(u) for u in nuts._uniform(key, jnp.int32(depth), jnp.int32(leaf))]
+        return [float(u) for u in _uniform(key, np.int32(depth), np.int32(leaf))]
 
     def leapfrog(point, sign):
         theta, momentum = point
@@ -83,17 +86,21 @@ def by_hand(theta, eta, log_uniform, size, max_depth):
     return chosen[0], gradients
 
 
+@jax.jit
+def a_step(theta, eta, log_uniform, delta):
+    kernel = lv.NUTS(max_depth=6)
+    return kernel.step(density, kernel.init(density, theta), eta, log_uniform, delta)
+
+
 @pytest.mark.parametrize("delta", [0.003, 0.02, 0.1])
 def test_a_step_is_the_path_written_out(delta):
     rng = np.random.default_rng(1)
-    kernel = lv.NUTS(max_depth=6)
     with jax.enable_x64(True):
-        step = jax.jit(lambda theta, eta, u: kernel.step(density, kernel.init(density, theta), eta, u, delta))
         for _ in range(40):
             theta, eta = rng.standard_normal((2, 4))
             log_uniform = float(np.log(rng.uniform()))
             end, gradients = by_hand(theta, eta, log_uniform, np.sqrt(delta), 6)
-            found = step(theta, eta, log_uniform)
+            found = a_step(theta, eta, log_uniform, delta)
             np.testing.assert_allclose(found.theta, end, rtol=1e-9, atol=1e-9)
             assert int(found.gradients) == gradients
 
@@ -109,10 +116,13 @@ def bent_run(max_depth=10):
     )
 
 
+# These two ask of the law what the path written out asks of every step.
+@pytest.mark.slow
 def test_the_law_of_a_bent_posterior_is_left_as_it_is():
     assert score(bent_run()) < stats.norm.isf(FALSE_ALARM)
 
 
+@pytest.mark.slow
 def test_rules_for_the_whole_path_that_are_not_asked_of_its_parts_give_another_law(monkeypatch):
     # The halves' neighbours are asked for where the path is doubled, but not within the new half.
     across = nuts._turns_across
