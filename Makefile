@@ -11,14 +11,9 @@ PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
 help:
 	@echo "make demo       fit a logistic regression, print the estimates, draw build/demo"
 	@echo "make paper      check the paper's figures and theorems (three minutes; paper-full: twenty)"
-<<<<<<< HEAD
-	@echo "make test       the fast tests (about five minutes on two cores)"
+	@echo "make test       the fast tests (about ten minutes on two cores)"
 	@echo "make test-slow  the tests marked slow; .ci/run runs lint and all tests"
 	@echo "make test-ray   the tests of lv.Ray, on the loopback interface; installs the extra ray (200 MB)"
-=======
-	@echo "make test       the fast tests (about ten minutes on two cores)"
-	@echo "make test-slow  the tests marked slow; .ci/run runs lint, test and test-slow"
->>>>>>> 0ffa02c (Cheaper tests: share compiled functions between cases, mark studies and examples slow)
 	@echo "make lint       style, formatting and types"
 	@echo "make format     rewrite the files as 'make lint' wants them"
 	@echo "make bench      measure speed against other libraries"
