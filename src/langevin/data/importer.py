@@ -10,6 +10,7 @@ what is done; lengths of files beyond that are cut off when a killed import goes
 
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from io import BytesIO
 from itertools import pairwise
@@ -27,7 +28,7 @@ from langevin.data.encode import Encoder, parts_of
 from langevin.data.files import FileSource, open_data
 from langevin.data.journal import Workshop, appending
 from langevin.data.memory import memoryview_of
-from langevin.data.tables import BATCH_ROWS, Promoted, Table, open_table
+from langevin.data.tables import BATCH_ROWS, Batch, Promoted, Table, open_table
 from langevin.display import Meter, showing
 from langevin.limits import checkpoint, set_up
 
@@ -141,7 +142,8 @@ class _Import:
                 stack.enter_context(appending(self._shop.bucket(k), rows * size))
                 for k, rows in enumerate(journal.lengths)
             ]
-            for batch in self._table.batches(self._encoder.names, journal.position):
+            aside = stack.enter_context(ThreadPoolExecutor(1))
+            for batch in _ahead(self._table.batches(self._encoder.names, journal.position), aside):
                 checkpoint("importing the data")
                 records, kept = self._encoder.encoded(batch)
                 bucket = self._throws(journal.row, len(records))
@@ -192,11 +194,18 @@ class _Import:
                 files.append(stack.enter_context(appending(file, done)))
                 if not journal.written:
                     _write(files[-1], np.frombuffer(header, np.uint8))
+            aside = stack.enter_context(ThreadPoolExecutor(1))
+            # The same memory for every bucket: asking the system for new pages would cost as much as filling them.
+            most = max(journal.lengths)
+            records = np.empty((most, self._record.itemsize), np.uint8)
+            columns = [np.empty((most, *part.shape), part.dtype) for part in parts]
             for k in range(journal.bucket, self._buckets):
                 checkpoint("importing the data")
-                for c, column in enumerate(self._shuffled(k, codes)):
+                self._shuffle(k, records[: journal.lengths[k]], columns, codes)
+                for c, column in enumerate(column[: journal.lengths[k]] for column in columns):
+                    checksum = aside.submit(crc32, memoryview_of(column), journal.checksums[c])
                     _write(files[c], column)
-                    journal.checksums[c] = crc32(memoryview_of(column), journal.checksums[c])
+                    journal.checksums[c] = checksum.result()
                     meter.add(column.nbytes)
                 journal.bucket, journal.written = k + 1, journal.written + journal.lengths[k]
                 self._shop.save()
@@ -205,18 +214,19 @@ class _Import:
                 os.fsync(opened.fileno())
         meter.close()
 
-    def _shuffled(self, k: int, codes: list[np.ndarray | None]) -> Iterator[np.ndarray]:
-        """The columns of a bucket, its rows in random order."""
-        count = self._journal.lengths[k]
-        records = np.fromfile(self._shop.bucket(k), np.uint8).reshape(count, self._record.itemsize)
+    def _shuffle(self, k: int, records: np.ndarray, columns: list[np.ndarray], codes: list[np.ndarray | None]) -> None:
+        """Fills the columns with the rows of a bucket in random order, by way of its records."""
+        count = len(records)
+        with open(self._shop.bucket(k), "rb") as file:
+            if file.readinto(memoryview_of(records)) != records.nbytes:
+                raise ValueError(f"{self._shop.bucket(k)} is shorter than its journal says. Import again.")
         order = np.random.default_rng([self._seed, _ORDERS, k]).permutation(count)
-        columns = [np.empty((count, *part.shape), part.dtype) for part in self._encoder.parts]
         for start in range(0, count, _ROWS):
-            rows = records.take(order[start : start + _ROWS], axis=0).view(self._record)[:, 0]
+            stop = min(start + _ROWS, count)
+            rows = records.take(order[start:stop], axis=0).view(self._record)[:, 0]
             for c, (column, final) in enumerate(zip(columns, codes, strict=True)):
                 values = rows[f"c{c}"]
-                column[start : start + _ROWS] = values if final is None else final[values]
-        return iter(columns)
+                column[start:stop] = values if final is None else final[values]
 
     def describe(self, origin: dict[str, Any]) -> None:
         """Writes the manifest."""
@@ -239,6 +249,14 @@ class _Import:
         bare = self._table.bare and len(columns) == 1
         made = Manifest(journal.written, tuple(columns), bare, self._seed, origin, journal.dropped)
         made.write(self._shop.columns / MANIFEST)
+
+
+def _ahead(batches: Iterator[Batch], aside: ThreadPoolExecutor) -> Iterator[Batch]:
+    """The batches, each read and decoded while the one before is at work."""
+    following = aside.submit(next, batches, None)
+    while (batch := following.result()) is not None:
+        following = aside.submit(next, batches, None)
+        yield batch
 
 
 def _bytes(records: np.ndarray) -> np.ndarray:
