@@ -40,7 +40,7 @@ from langevin.mixed.covariance import covariance_root  # noqa: E402
 from langevin.mixed.groups import groups  # noqa: E402
 from langevin.mixed.marginal import marginal  # noqa: E402
 from langevin.observables import Marginals, Moments  # noqa: E402
-from langevin.sampling import NetworkResult, Plan, Result, load, plan, resume, sample  # noqa: E402
+from langevin.sampling import Forecast, NetworkResult, Plan, Result, forecast, load, plan, resume, sample  # noqa: E402
 from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps  # noqa: E402
 from langevin.target import Target, log_sigmoid, sigmoid  # noqa: E402
 from langevin.tuning import Tuned, tune  # noqa: E402
@@ -86,6 +86,7 @@ __all__ = [
     "Estimate",
     "ExactKernel",
     "Fit",
+    "Forecast",
     "Full",
     "Interrupted",
     "Kernel",
@@ -114,6 +115,7 @@ __all__ = [
     "covariance_root",
     "estimate",
     "fit",
+    "forecast",
     "groups",
     "import_data",
     "laplace",

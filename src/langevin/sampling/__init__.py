@@ -1,9 +1,10 @@
 """`lv.sample`: the right answer without tuning. rules -> plan -> session -> result."""
 
 from langevin.networks.result import NetworkResult
+from langevin.sampling.forecast import Forecast, forecast
 from langevin.sampling.planning import Plan, plan
 from langevin.sampling.result import Result
 from langevin.sampling.sampler import resume, sample
 from langevin.sampling.store import load
 
-__all__ = ["NetworkResult", "Plan", "Result", "load", "plan", "resume", "sample"]
+__all__ = ["Forecast", "NetworkResult", "Plan", "Result", "forecast", "load", "plan", "resume", "sample"]
