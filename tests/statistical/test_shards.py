@@ -87,7 +87,7 @@ def test_uncorrected_weights_do_not(problem):
 
 @pytest.mark.slow
 def test_long_stays_whose_bias_is_left_out_would_not(problem):
-    found = estimates(problem, 1, 200)["theta.sd"]
+    found = estimates(problem, 2, 20)["theta.sd"]
     assert "bias_dominates" in found.statuses
     truth = problem[1].sd
     assert np.max(np.abs(found.value - truth.value) / np.hypot(found.stderr, truth.stderr)) > CRITICAL

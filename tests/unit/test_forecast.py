@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import langevin as lv
-from langevin.sampling.forecast import Range, _rounded
+from langevin.sampling.forecasting import Range, _rounded
 
 BETA = np.array([0.5, -0.3, 0.2, 1.0, 0.0])
 
