@@ -53,6 +53,13 @@ class Forecast:
     `bytes` of the data, `passes` of the set-up over them, `visits` of data while sampling, `steps` a chain of
     `batch_size` rows, `messages` and `sent` bytes between machines, `seconds` in all. `refused` says why the sample
     itself would not be answered by minibatches, where that is so: then nothing here holds.
+
+    Example:
+        >>> import langevin as lv
+        >>> model = lv.models.Logistic.simulate(seed=1)
+        >>> found = lv.forecast(model.target, model.data, model.theta_0, num_data=1e6)
+        >>> str(found).splitlines()[0]
+        '1,000,000 rows, from a sample of 1,000; means and sds to 0.02 sds at 95%'
     """
 
     num_data: int
