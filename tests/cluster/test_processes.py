@@ -16,6 +16,7 @@ from langevin.engine.remote import Lost, RemoteRun, load_extra
 from langevin.engine.worker import versions
 from tests.cluster.mishaps import die, hang, run_on, run_with, same_leaves, saved
 from tests.invariance.cases import CASES, assert_same, every_case, four_chains, numbers, run
+from tests.invariance.crashes import saved_always
 
 TWO = lv.Processes(workers=2)
 
@@ -28,6 +29,15 @@ def test_a_worker_killed_midway_changes_no_bit(tmp_path):
     assert_same(numbers(ledger), numbers(local))
     assert ledger.manifest.difference(local.manifest) is None  # another schedule object with the same content
     assert ledger.checkpoint.spent == local.checkpoint.spent
+
+
+def test_a_folder_goes_from_workers_to_this_process_and_back(tmp_path, monkeypatch):
+    case = CASES["whitened, guarded"]
+    with saved_always(monkeypatch):
+        run(case, 60, chains=4, block_steps=20, checkpoint=tmp_path, engine=TWO)
+        run(case, 120, chains=4, checkpoint=tmp_path)
+        ledger = run(case, chains=4, checkpoint=tmp_path, engine=TWO)
+    assert_same(numbers(ledger), numbers(four_chains(case)))
 
 
 def test_the_state_of_all_chains_is_that_of_its_parts():
