@@ -2,7 +2,7 @@
 
     python -m benchmarks.exact_bars                      # 200 runs a posterior, about a quarter of an hour on two cores
     python -m benchmarks.exact_bars --runs 40 banana     # fewer runs, one posterior
-    python -m benchmarks.exact_bars --output docs/benchmarks/exact_bars.txt
+    python -m benchmarks.exact_bars --record rows.jsonl --output docs/benchmarks/exact_bars.txt    # can be interrupted
 
 Every run is `lv.sample(target, data, theta_0, precision=0.1, seed=seed)` and nothing else. Truth is a closed form, or
 one-dimensional integrals on a grid: no reference run has an error of its own. Covered counts runs of any status but
@@ -28,6 +28,7 @@ from scipy import stats
 import langevin as lv
 from benchmarks.importance import LEVELS
 from benchmarks.page import Page, output_option
+from benchmarks.record import Record, record_option
 
 _GRID = 400_001
 PRECISION = 0.1
@@ -200,38 +201,48 @@ def declined(name: str) -> str:
         return type(error).__name__
 
 
+def runs_of(name: str, count: int, record: Record, pool: ProcessPoolExecutor) -> list[dict[str, Any]]:
+    """The runs of a posterior with seeds from 0 on; those that the record has are not made again."""
+    waiting = [seed for seed in range(count) if f"{name} {seed}" not in record]
+    for seed, found in zip(waiting, pool.map(partial(one_run, name), waiting, chunksize=5), strict=True):
+        record.add(f"{name} {seed}", found)
+    return [record[f"{name} {seed}"] for seed in range(count)]
+
+
+def row(name: str, runs: list[dict[str, Any]], without: str) -> tuple[str, ...]:
+    """A line of the table; `without` is what the minibatch method says."""
+    halves = {kind: np.array([run["halves"][kind] for run in runs], float) for kind in runs[0]["halves"]}
+    spread = {kind: np.std([run["errors"][kind] for run in runs], axis=0) for kind in halves}
+    width = max(float(np.nanmedian(np.nanmedian(halves[kind], axis=0) / (1.96 * spread[kind]))) for kind in halves)
+    answered = [run for run, half in zip(runs, halves["mean"], strict=True) if np.all(np.isfinite(half))]
+    return (
+        name,
+        str(len(case_of(name).mean)),
+        str(len(answered)),
+        *(f"{np.mean([run['inside'][kind] for run in answered]):.3f}" for kind in halves),
+        f"{width:.2f}",
+        f"{np.mean([run['status'] == 'ok' for run in runs]):.0%}",
+        f"{np.mean([run['method'] == 'exact' for run in runs]):.0%}",
+        f"{np.median([run['seconds'] for run in runs]):.1f}",
+        without,
+    )
+
+
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", choices=[*CASES, []], help="posteriors, all by default")
     parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
     output_option(parser)
+    record_option(parser)
     options = parser.parse_args(arguments)
-    page = Page(options.output)
+    page, record = Page(options.output), Record(options.record)
     head = ("posterior", "d", "runs", "means", "sds", "quantiles", "width", "ok", "exact", "s", "declined with")
     rows = []
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
         for name in options.cases or CASES:
-            runs = list(pool.map(partial(one_run, name), range(options.runs), chunksize=10))
-            with np.errstate(invalid="ignore"):
-                width = max(
-                    float(np.nanmedian(np.median([run["halves"][kind] for run in runs], axis=0)
-                                       / (1.96 * np.std([run["errors"][kind] for run in runs], axis=0))))
-                    for kind in ("mean", "sd", "quantile")
-                )  # fmt: skip
-            answered = [run for run in runs if np.all(np.isfinite(run["halves"]["mean"]))]
-            rows.append(
-                (
-                    name,
-                    str(len(case_of(name).mean)),
-                    str(len(answered)),
-                    *(f"{np.mean([run['inside'][kind] for run in answered]):.3f}" for kind in runs[0]["inside"]),
-                    f"{width:.2f}",
-                    f"{np.mean([run['status'] == 'ok' for run in runs]):.0%}",
-                    f"{np.mean([run['method'] == 'exact' for run in runs]):.0%}",
-                    f"{np.median([run['seconds'] for run in runs]):.1f}",
-                    declined(name),
-                )
-            )
+            runs = runs_of(name, options.runs, record, pool)
+            rows.append(row(name, runs, record.piece(f"{name} minibatch", partial(declined, name))))
             print(*rows[-1], flush=True)
     page.table(head, rows)
     page.write()

@@ -3,6 +3,7 @@
     python -m benchmarks.reach --posteriordb PATH                       # all, seeds 0 to 4: about an hour on two cores
     python -m benchmarks.reach --posteriors garch-garch11 --seeds 0     # one of them, once
     python -m benchmarks.reach --page docs/benchmarks/reach.md          # writes the table into the page
+    python -m benchmarks.reach --record reach.jsonl                     # can be interrupted: goes on when called again
 
 Every posterior gets `lv.sample(target, data, theta_0, precision=0.05, seed=seed)` and nothing else. An answer is right
 when its status is ok, every mean and sd is within 4 combined standard errors of the reference, and every 95% bar is at
@@ -29,6 +30,7 @@ from benchmarks.reach.posteriors import catalogue, posterior
 from benchmarks.reach.references import reference
 from benchmarks.reach.verdicts import VERDICTS, Verdict, judge
 from benchmarks.reach.workers import answers
+from benchmarks.record import Record, record_option
 
 FIRST_MARK, LAST_MARK = "<!-- reach table", "<!-- end of the table"
 HEAD = ("posterior", "N", "d", *VERDICTS, "max z", "max sd", "cold s", "warm s", "NUTS s", "NUTS", "declined with")
@@ -81,18 +83,22 @@ def _words(found: dict[str, Any], verdict: Verdict) -> str:
     return found["status"] if verdict.word == "declined" else verdict.word
 
 
-def measure(name: str, truth: dict[str, Any], seeds: list[int], with_nuts: bool) -> Row:
+def measure(name: str, truth: dict[str, Any], seeds: list[int], with_nuts: bool, record: Record) -> Row:
     """Runs one posterior, and says how it goes."""
     one = posterior(name)
 
-    def judged(method: str, chosen: list[int]) -> list[tuple[dict[str, Any], Verdict]]:
-        heard = []
+    def heard(method: str, chosen: list[int]) -> list[dict[str, Any]]:
+        said = []
         for found in answers(name, method, chosen):
-            heard.append((found, judge(found, truth)))
             message = f": {found['message'].splitlines()[0]}" if found.get("message") else ""
-            word = _words(*heard[-1])
+            word = _words(found, judge(found, truth))
             print(f"  {name} {method} seed {found['seed']}: {word}, {found['seconds']:.1f} s{message}", flush=True)
-        return heard
+            said.append(found)
+        return said
+
+    def judged(method: str, chosen: list[int]) -> list[tuple[dict[str, Any], Verdict]]:
+        said = record.piece(f"{name} {method} {chosen}", lambda: heard(method, chosen))
+        return [(found, judge(found, truth)) for found in said]
 
     found = judged("langevin", seeds)
     nuts = judged("nuts", seeds[:1])[0] if with_nuts else None
@@ -136,6 +142,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--no-nuts", action="store_true", help="leave NUTS out")
     parser.add_argument("--page", type=Path, help="write the table between the marks of this page")
+    record_option(parser)
     given = parser.parse_args(arguments)
     if given.page is not None and given.posteriors is not None:
         parser.error("--page takes the whole table: leave --posteriors out.")
@@ -145,7 +152,8 @@ def main(arguments: list[str]) -> None:
     names = catalogue() if given.posteriors is None else given.posteriors
     # All of them first: a reference that is stale should not end a table half way.
     truths = {name: reference(name) for name in names}
-    rows = [measure(name, truth, given.seeds, not given.no_nuts) for name, truth in truths.items()]
+    record = Record(given.record)
+    rows = [measure(name, truth, given.seeds, not given.no_nuts, record) for name, truth in truths.items()]
     page = Page()
     page.table(HEAD, [row.cells for row in rows])
     for line in totals(rows):

@@ -33,6 +33,7 @@ from langevin.kernels import (  # noqa: E402
     UBU,
     AffineKernel,
     ExactKernel,
+    Jumps,
     Kernel,
     LeimkuhlerMatthews,
 )
@@ -89,6 +90,7 @@ __all__ = [
     "Forecast",
     "Full",
     "Interrupted",
+    "Jumps",
     "Kernel",
     "Ledger",
     "LeimkuhlerMatthews",

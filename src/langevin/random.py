@@ -115,3 +115,8 @@ def bounded(word: Array, low_word: Array, bound) -> Array:
     high, low = lax.mulhi(word, bound), word * bound
     carry = low + lax.mulhi(low_word, bound) < low
     return (high + carry.astype(jnp.uint32)).astype(jnp.int32)
+
+
+def bits(number: Array) -> Array:
+    """The bits of a float32 number, for keys of what a kernel draws beyond its noise."""
+    return lax.bitcast_convert_type(jnp.asarray(number, jnp.float32), jnp.uint32)

@@ -1,8 +1,9 @@
 """The survey of modes: do ascents from dispersed starts all end at the anchor's mode?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any
 
 import jax
@@ -23,6 +24,7 @@ _STREAM = 0x53555256
 # parameters are many and climbs dear.
 _SPREADS = (20.0, 40.0, 80.0)
 _PAIRS, _MANY_PARAMETERS = 2, 500
+_MOST_SWAPPED = 4
 _MAX_EVALUATIONS = 30
 _MAX_INNER_STEPS = 12
 # The whole Hessian comes with the anchor's program; beyond this its products with single vectors are quicker.
@@ -39,7 +41,8 @@ _FAR_SPREADS, _FAR_DRAWS, _BORDER = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0), 4, 4.7
 class Survey:
     """Where ascents from `num_starts` dispersed points ended.
 
-    Starts are anchor + L z with z normal, sds `spread` (in posterior sds, in turn), from the anchor at `home`.
+    Starts are anchor + L z with z normal, sds `spread` (in posterior sds, in turn), from the anchor at `home`, and the
+    anchor itself with entries of its arrays swapped.
     `elsewhere`: ended at another mode whose Laplace mass on the rows used matters; `modes`: those modes, (k, d), flat,
     the heaviest first; `log_mass`: the logarithm of each one's mass over that of the anchor's; `lost`: ended nowhere
     within the allowed steps, or where there is no mass to speak of. The others came back. No starts: not surveyed.
@@ -64,13 +67,15 @@ class Survey:
 
 
 @set_up()
-def survey(target: Target, source: DataSource | None, anchor: Anchor, seed: int) -> Survey:
-    """Climbs from 12 dispersed starts, by Newton's method with trust regions, on at most 250 rows (d <= 50).
+def survey(
+    target: Target, source: DataSource | None, anchor: Anchor, seed: int, known: Sequence[np.ndarray] = ()
+) -> Survey:
+    """Climbs from 12 dispersed starts and some swapped ones, by Newton's method, on at most 250 rows (d <= 50).
 
     With fewer than all N rows the likelihood is scaled by N/rows and starts spread by sqrt(N/rows) more, the resolution
-    of such a sample; the reference is the mode that it has uphill from the anchor. Without a dense anchor nothing is
-    known about the scales on which to look: no starts. Beyond 500 parameters 6 starts. Cost: rows a Newton step, about
-    ten steps a start.
+    of such a sample; the reference is the mode that it has uphill from the anchor. `known` are flat points to climb
+    from as well. Without a dense anchor nothing is known about the scales on which to look: no starts. Beyond 500
+    parameters 6 dispersed ones. Cost: rows a Newton step, about ten steps a start.
     """
     d = anchor.layout.size
     if not anchor.dense:
@@ -85,6 +90,7 @@ def survey(target: Target, source: DataSource | None, anchor: Anchor, seed: int)
     power = num_data / rows
     with own_programs(), jax.enable_x64(True), np.errstate(all="ignore"):
         shape = _Shape(apart(target), source, anchor, picked, power)
+        starts = np.concatenate([starts, shape.y(np.concatenate([_swapped(anchor), np.reshape(known, (-1, d))]))])
         reference = _climb(shape, np.zeros(d), None)
         climbs = [_climb(shape, start, reference) for start in starts]
         back = [bool(np.linalg.norm(climb.end - reference.end) < 1.0) for climb in climbs]
@@ -132,6 +138,10 @@ class _Shape:
         """Flat parameters at y, of shape (..., d)."""
         return self._centre + push(self._root, y)
 
+    def y(self, theta: np.ndarray) -> np.ndarray:
+        """The point that a flat theta, of shape (..., d), is at."""
+        return np.linalg.solve(self._root[0], (theta - self._centre).T).T
+
     def at(self, y: np.ndarray) -> tuple[float, np.ndarray, Callable[[np.ndarray], np.ndarray]]:
         """Value, gradient, and the map v -> Hessian v."""
         checkpoint("looking for other modes")
@@ -165,6 +175,27 @@ def _whitened(
     prior, likelihood = differentiate(target, layout, centre + root @ y, (root @ v)[None], batch, 0, num_rows)
     parts = [p / power + q for p, q in zip(prior, likelihood or [0.0] * 3, strict=True)]
     return [parts[0], parts[1] @ root, parts[2][0] @ root]
+
+
+def _swapped(anchor: Anchor) -> np.ndarray:
+    """The anchor with the first axis of its arrays in another order, (starts, d): there exchangeable components meet.
+
+    Arrays of one length go together. Turned around, and for few entries with each pair of neighbours swapped.
+    """
+    places = np.split(np.arange(anchor.layout.size), np.cumsum([prod(s) for s in anchor.layout.shapes])[:-1])
+    lengths = [shape[0] if shape else 1 for shape in anchor.layout.shapes]
+    found = []
+    for length in sorted(set(lengths) - {0, 1}):
+        orders = [np.arange(length)[::-1]]
+        if 2 < length <= _MOST_SWAPPED:
+            orders += [np.r_[np.arange(k), k + 1, k, np.arange(k + 2, length)] for k in range(length - 1)]
+        for order in orders:
+            moved = [
+                p.reshape(n, -1)[order].ravel() if n == length else p for p, n in zip(places, lengths, strict=True)
+            ]
+            found.append(anchor.theta[np.concatenate(moved)])
+    found = [theta for theta in found if not np.array_equal(theta, anchor.theta)]
+    return np.reshape(found, (-1, anchor.layout.size))
 
 
 @dataclass(frozen=True)

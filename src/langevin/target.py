@@ -162,12 +162,12 @@ class Target:
         if self.log_likelihood is not None and not callable(self.log_likelihood):
             raise ValueError(f"log_likelihood must be a function of (theta, datum), got {self.log_likelihood!r}.")
 
-    def log_density(self, theta: PyTree, data: PyTree) -> Array:
-        """Unnormalised log posterior on all the data. Cost: N datum visits."""
+    def log_density(self, theta: PyTree, data: PyTree, typical: Any = 0.0) -> Array:
+        """Unnormalised log posterior on all the data, less `typical` for each datum. Cost: N datum visits."""
         value = self.log_prior(theta)
         if self.log_likelihood is None:
             return value
-        return value + jnp.sum(jax.vmap(self.log_likelihood, (None, 0))(theta, data))
+        return value + jnp.sum(jax.vmap(self.log_likelihood, (None, 0))(theta, data) - typical)
 
     def grad(self, theta: PyTree, data: PyTree) -> PyTree:
         """Gradient of the log posterior on all the data. Cost: N datum visits."""

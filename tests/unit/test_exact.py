@@ -9,6 +9,7 @@ from scipy.special import digamma, polygamma
 import langevin as lv
 from langevin.sampling.planning import exact_passes
 from langevin.sampling.tails import moments
+from langevin.sampling.travel import Modes
 from tests.unit.saved import assert_same
 
 # Logarithms of gamma variables of shape 1/2: far from Gaussian, with known moments.
@@ -90,15 +91,25 @@ def test_the_anchor_moves_to_the_heavier_mode():
     assert abs(lv.plan(two_modes(0.01, 12.0), None, np.full(1, 0.1), passes=4000).anchor.theta[0]) < 0.1
 
 
-def test_modes_that_chains_travel_between_are_one_answer():
-    near = lv.sample(two_modes(0.3, 4.0), None, np.full(1, 0.1), precision=0.1, progress=False)
-    assert near.method == "exact" and near.status == "ok"
-    truth = 0.3 * 4.0, np.sqrt(1.0 + 0.3 * 0.7 * 16.0)
-    for part, true in zip((near.mean, near.sd), truth, strict=True):
+def test_modes_that_chains_travel_between_are_one_answer(monkeypatch):
+    target = two_modes(0.3, 30.0)
+    far = lv.sample(target, None, np.full(1, 0.1), precision=0.1, progress=False)
+    assert far.method == "exact" and far.status == "ok"
+    truth = 0.3 * 30.0, np.sqrt(1.0 + 0.3 * 0.7 * 900.0)
+    for part, true in zip((far.mean, far.sd), truth, strict=True):
         lower, upper = part.interval(1 - 1e-9)
         assert np.all((lower < true) & (true < upper))
-    far = lv.sample(two_modes(0.3, 30.0), None, np.full(1, 0.1), precision=0.1, progress=False)
-    assert far.status == "several_modes" and np.all(np.isnan(far.mean.stderr))
+    assert "2 modes; the chains changed between them" in str(far) and "jumps between 2 modes" in far.explain()
+    # Without jumps the chains stay where they are, and say so.
+    monkeypatch.setattr(Modes, "kernel", lambda self, units: lv.NUTS())
+    alone = lv.sample(target, None, np.full(1, 0.1), precision=0.1, progress=False)
+    assert alone.status == "several_modes" and np.all(np.isnan(alone.mean.stderr))
+    assert "from another one 0 times only" in str(alone)
+    # Nor are modes one answer where there may be more of them.
+    monkeypatch.undo()
+    monkeypatch.setattr("langevin.sampling.travel._MOST_MODES", 1)
+    open_ended = lv.sample(target, None, np.full(1, 0.1), precision=0.1, progress=False)
+    assert open_ended.status == "several_modes" and "there may be more" in str(open_ended)
 
 
 @pytest.mark.parametrize("nu, d", [(1.0, 1), (3.0, 1), (2.0, 3), (6.0, 2)])
@@ -125,3 +136,20 @@ def test_units_are_refitted_where_the_curvature_at_the_mode_misleads():
     result = lv.sample(target, None, np.zeros(2), precision=0.1, progress=False)
     assert result.session.tuned.refitted and result.method == "exact"
     assert "disagreed with" in result.explain()
+
+
+def test_the_densities_of_many_data_keep_their_digits(monkeypatch):
+    """A sum of -10^6 is known to a thirty-second in float32; less what is typical of a datum, to a thousandth."""
+    y = np.random.default_rng(0).normal(size=400_000).astype(np.float32)
+    target = lv.Target(lambda t: 0.0 * t[0], lambda t, y: -0.5 * (y - t[0]) ** 2 - 2.0)
+
+    def scatter():
+        call = {"kernel": lv.RWM(), "schedule": lv.Constant(1e-6), "num_steps": 16, "chains": 8}
+        state = lv.run(target, y, np.full(1, y.mean()), **call).checkpoint.carry.state
+        theta = state.theta[0, :, 0].astype(np.float64)
+        exact = theta * np.sum(y, dtype=np.float64) - 0.5 * len(y) * theta**2
+        return np.std(state.log_density[0] - exact)
+
+    assert scatter() < 1e-3
+    monkeypatch.setattr("langevin.engine.evaluate._MANY_DATA", 10**9)
+    assert scatter() > 5e-3

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import langevin as lv
+from langevin import random
 from langevin.kernels import nuts
 
 # theta_1 is N(0, 1), theta_2 given theta_1 is N(theta_1^2, 1/4): means 0 and 1, sds 1 and 3/2.
@@ -47,7 +48,7 @@ _uniform = jax.jit(nuts._uniform)
 
 def by_hand(theta, eta, log_uniform, size, max_depth):
     """A step in plain NumPy: the whole path is kept, and every rule is read off it."""
-    key = nuts._bits(jnp.float32(log_uniform)), nuts._bits(jnp.float32(eta[0]))
+    key = random.bits(jnp.float32(log_uniform)), random.bits(jnp.float32(eta[0]))
 
     def uniforms(depth, leaf):
         return [float(u) for u in _uniform(key, np.int32(depth), np.int32(leaf))]

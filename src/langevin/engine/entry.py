@@ -22,7 +22,7 @@ from langevin.engine.prepared import Prepared
 from langevin.engine.run import Run, begun
 from langevin.engine.setup import prepare
 from langevin.gradients import SAGA, SVRG, ControlVariate, Minibatch
-from langevin.kernels import BAOAB, HMC, MALA, NUTS, RWM, SGHMC, SGLD, UBU, LeimkuhlerMatthews
+from langevin.kernels import BAOAB, HMC, MALA, NUTS, RWM, SGHMC, SGLD, UBU, Jumps, LeimkuhlerMatthews
 from langevin.limits import interrupt
 from langevin.observables import Marginals, Moments
 from langevin.saving.journal import journal
@@ -38,8 +38,8 @@ STEPS = "steps"
 
 storable(
     *(Anchor, BAOAB, Blocks, Checkpoint, Constant, ControlVariate, Coordinates, DrawBook, Epochs, Full, HMC),
-    *(LeimkuhlerMatthews, MALA, Manifest, Marginals, Minibatch, Moments, NUTS, Polynomial, Power, Preconditioned, RWM),
-    *(RowBook, SAGA, SGHMC, SGLD, SVRG, UBU, Whitened, WithReplacement, WithoutReplacement, Words),
+    *(Jumps, LeimkuhlerMatthews, MALA, Manifest, Marginals, Minibatch, Moments, NUTS, Polynomial, Power),
+    *(Preconditioned, RWM, RowBook, SAGA, SGHMC, SGLD, SVRG, UBU, Whitened, WithReplacement, WithoutReplacement, Words),
 )
 
 

@@ -4,10 +4,14 @@ from langevin.display import Line, clock
 
 
 class Progress:
-    """Counts transitions against a total; `enabled=None` shows progress on runs longer than two seconds."""
+    """Counts transitions against a total; `enabled=None` shows progress on runs longer than two seconds.
 
-    def __init__(self, before: int, total: int, chains: int, enabled: bool | None) -> None:
+    `doing` says what the transitions are for, where that is not the run itself.
+    """
+
+    def __init__(self, before: int, total: int, chains: int, enabled: bool | None, doing: str = "") -> None:
         self._before, self._total, self._chains = before, total, chains
+        self._head = f"langevin, {doing}:" if doing else "langevin"
         self._line = Line(enabled)
 
     def update(self, done: int) -> None:
@@ -23,4 +27,4 @@ class Progress:
         pace = "started"
         if rate:
             pace = f"{rate * self._chains:.3g} chain-steps/s  {clock((self._total - done) / rate)} left"
-        return f"langevin {done / self._total:4.0%}  m = {done:,} of {self._total:,}  {pace}"
+        return f"{self._head} {done / self._total:4.0%}  m = {done:,} of {self._total:,}  {pace}"

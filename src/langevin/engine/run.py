@@ -75,13 +75,17 @@ class Run:
         self,
         num_steps: int,
         *,
-        progress: bool | None = None,
+        progress: bool | Progress | None = None,
         block_steps: int | None = None,
         deadline: float | None = None,
         bookmark: Bookmark | None = None,
     ) -> None:
         """See `Going.advance`; borders are those of two blocks."""
-        display = Progress(self.m, num_steps, self.settings * len(self.call.chains), progress)
+        display = (
+            progress
+            if isinstance(progress, Progress)
+            else Progress(self.m, num_steps, self.settings * len(self.call.chains), progress)
+        )
         with stop_requests() as stop_requested, own_programs():
             if self._groups[0].carry is None:
                 self.start()
@@ -109,7 +113,8 @@ class Run:
             finally:
                 wait([future for _, _, futures in flying for future in futures])
             self.interrupted = self.m < num_steps and stop_requested()
-        display.close(self.m)
+        if display is not progress:
+            display.close(self.m)
 
     def start(self) -> None:
         """Places the chains before their first transition."""

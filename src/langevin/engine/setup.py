@@ -25,7 +25,7 @@ from langevin.engine.checks import (
     require,
     whole_number,
 )
-from langevin.engine.evaluate import Parts
+from langevin.engine.evaluate import Parts, typical
 from langevin.engine.ledger import Column
 from langevin.engine.manifest import Manifest
 from langevin.engine.prepared import Prepared
@@ -258,6 +258,7 @@ def _parts(program, source, kernel, gradient, coordinates, anchor, centre) -> tu
         borders=_borders(program.layout.size) if coordinates.paired else None,
         references=tuple(references),
         traces=tuple(single(trace) for trace in traces if trace is not None),
+        typical=typical(program, data, centre),
     )
     return parts, columns
 

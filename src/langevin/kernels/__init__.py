@@ -2,6 +2,7 @@
 
 from langevin.kernels.baoab import BAOAB
 from langevin.kernels.hmc import HMC
+from langevin.kernels.jumps import Jumps
 from langevin.kernels.leimkuhler_matthews import LeimkuhlerMatthews
 from langevin.kernels.mala import MALA
 from langevin.kernels.nuts import NUTS
@@ -22,6 +23,7 @@ __all__ = [
     "UBU",
     "AffineKernel",
     "ExactKernel",
+    "Jumps",
     "Kernel",
     "LeimkuhlerMatthews",
 ]

@@ -118,7 +118,7 @@ class NUTS(ExactKernel):
         size, kind = jnp.sqrt(delta), state.log_density.dtype
         start = _Phase(state.theta, eta, state.log_density, state.grad)
         energy = _energy(start)
-        key = _bits(log_uniform), _bits(eta[0])
+        key = random.bits(log_uniform), random.bits(eta[0])
 
         def leapfrog(at: _Phase, sign: Array) -> _Phase:
             momentum = at.momentum + 0.5 * sign * size * at.grad
@@ -244,10 +244,6 @@ def _checked(marks: tuple, leaf: Array, previous: Array, momentum: Array, total:
 
 def _where(condition: Array, one: _Phase, other: _Phase) -> _Phase:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)
-
-
-def _bits(number: Array) -> Array:
-    return lax.bitcast_convert_type(jnp.asarray(number, jnp.float32), jnp.uint32)
 
 
 def _uniform(key: tuple[Array, Array], depth: Array, leaf: Array) -> tuple[Array, Array]:

@@ -17,14 +17,18 @@ def best(ledger: Ledger) -> dict[str, Estimate]:
     return {name: quieter(corrected[name], raw[name], ledger.exact) for name in corrected}
 
 
-def accuracy(ledger: Ledger) -> tuple[set[str], float]:
-    """Statuses of the means and sds, and the widest half-width of 95% intervals in posterior sds."""
+def accuracy(ledger: Ledger, several_modes: bool) -> tuple[set[str], float]:
+    """Statuses of the means and sds, and the widest half-width of 95% intervals in posterior sds.
+
+    Quantiles count but where there are `several_modes`: between two of them the least change of their shares moves one
+    from the one mode to the other.
+    """
     found = best(ledger) if ledger.exact else estimate(ledger, "corrected")
     mean, sd = found["theta.mean"], found["theta.sd"]
     parts = [mean, sd]
     # Those of an exact run come from kept draws, which more steps do not make more of once they are thinned.
     whole = ledger.exact and ledger.draws is not None and len(ledger.draws.m) == ledger.num_steps
-    if whole or any(column.marginals for column in ledger.columns.values()):
+    if not several_modes and (whole or any(column.marginals for column in ledger.columns.values())):
         parts.append(quantiles(ledger, PUBLISHED))
     halves = [np.max(0.5 * np.ptp(np.stack(part.interval()), axis=0) / sd.value) for part in parts]
     return {mean.status, sd.status}, float(np.max(halves))

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from langevin.coordinates import Unpaired
 from langevin.sampling.tails import FEWEST_MOMENTS
+from langevin.sampling.travel import Modes
 from langevin.sampling.troubles import Trouble, point, reach
 from langevin.survey import Survey
 
@@ -20,9 +20,8 @@ _FEW_BROKEN, _MOST_BROKEN = 3, 5e-5
 # Of 4000 draws of Student's t with 5 degrees of freedom one in 25 sets has a draw with more than this share of the sum
 # of squares; with 2, where there is no variance, 19 of 20.
 _MOST_OF_A_VARIANCE, _MUCH_LARGER = 0.05, 4.0
-# A mode with less than a thousandth of the mass moves no sd by more than a few percent; and chains that changed
-# between modes this often know their shares to within a quarter.
-_LEAST_MASS, _FEWEST_CHANGES = 1e-3, 20
+# Chains that came to a mode this often know its share to within a quarter.
+_FEWEST_ARRIVALS = 20
 
 
 def r_hat(ledger: "Ledger") -> np.ndarray:
@@ -52,16 +51,26 @@ def _steps(ledger: "Ledger") -> int:
     return ledger.num_steps * len(ledger.chains)
 
 
-def changes(ledger: "Ledger", survey: Survey) -> int | None:
-    """How often the kept draws of a chain changed between the modes that matter; None where there is one only."""
-    modes = survey.modes[survey.log_mass > np.log(_LEAST_MASS)]
-    if not len(modes) or ledger.draws is None or ledger.anchor is None:
-        return None
-    units = Unpaired.by(ledger.anchor)
-    centres = units.z(np.concatenate([survey.home[None], modes]))
-    z = units.z(ledger.draws.theta)
-    nearest = np.argmin(np.sum((z[:, :, None] - centres) ** 2, axis=-1), axis=-1)
-    return int(np.sum(nearest[:, 1:] != nearest[:, :-1]))
+def arrivals(ledger: "Ledger", modes: Modes) -> np.ndarray:
+    """How often kept draws of a chain came to each of the modes from another one, (k,)."""
+    assert ledger.draws is not None
+    nearest = modes.nearest(ledger.draws.theta)
+    came = nearest[:, 1:][nearest[:, 1:] != nearest[:, :-1]]
+    return np.bincount(came, minlength=len(modes))
+
+
+def _apart(ledger: "Ledger", modes: Modes) -> str | None:
+    """Why the modes are not known to be one answer; None where they are."""
+    if not modes.closed:
+        return "the search for modes did not come to an end: there may be more than were found"
+    came = arrivals(ledger, modes)
+    if len(modes) > 1 and came.min() < _FEWEST_ARRIVALS:
+        rarest = int(np.argmin(came))
+        return (
+            f"the chains came to the mode at {point(modes.centres[rarest])} from another one {came[rarest]} times "
+            f"only: how much of the mass it holds is not known"
+        )
+    return None
 
 
 def largest_share(ledger: "Ledger") -> float:
@@ -76,17 +85,20 @@ def largest_share(ledger: "Ledger") -> float:
     return share if share > _MUCH_LARGER * 2.0 * np.log(len(flat)) / len(flat) else 0.0
 
 
-def after_exact(ledger: "Ledger", survey: Survey, moments: float) -> tuple[Trouble, ...]:
-    """What an exact run has shown against itself; `moments` is how many of them its posterior has."""
+def after_exact(ledger: "Ledger", survey: Survey, modes: Modes | None, moments: float) -> tuple[Trouble, ...]:
+    """What an exact run has shown against itself.
+
+    `modes` are those that its chains should have travelled between, `moments` is how many of them the posterior has.
+    """
     found = []
-    worst, travelled, broken = float(np.max(r_hat(ledger))), changes(ledger, survey), divergences(ledger)
-    if travelled is not None and travelled < _FEWEST_CHANGES:
+    worst, broken = float(np.max(r_hat(ledger))), divergences(ledger)
+    apart = None if modes is None else _apart(ledger, modes)
+    if apart is not None:
         found.append(
             Trouble(
                 "several_modes",
                 f"{survey.elsewhere} of {survey.num_starts} starts, spread {reach(survey)} posterior sds about the "
-                f"mode at {point(survey.home)}, climbed to another mode, e.g. {point(survey.modes[0])}, and the chains "
-                f"changed between them {travelled} times only: how much of the mass each one holds is not known. "
+                f"mode at {point(survey.home)}, climbed to another mode, e.g. {point(survey.modes[0])}, and {apart}. "
                 f"Reparametrise, give a prior that decides between them, or run for much longer.",
             )
         )

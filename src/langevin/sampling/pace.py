@@ -13,6 +13,7 @@ from langevin.sampling.budget import Budget
 from langevin.sampling.mixing import after_exact
 from langevin.sampling.planning import GRADIENTS_A_DRAW, Plan
 from langevin.sampling.rules import WANTED_STEPS
+from langevin.sampling.travel import Modes, several
 from langevin.saving.journal import Bookmark
 
 _FOR_EVER = np.iinfo(np.int64).max
@@ -34,8 +35,17 @@ class Pace:
     # There is an end to patience, in least numbers of steps.
     patience = 10_000
 
-    def __init__(self, plan: Plan, budget: Budget, run: Going, began: float, batch_size: int, goal: int = 0) -> None:
-        self.plan, self.budget, self.run, self.began = plan, budget, run, began
+    def __init__(
+        self,
+        plan: Plan,
+        budget: Budget,
+        run: Going,
+        began: float,
+        batch_size: int,
+        goal: int = 0,
+        modes: Modes | None = None,
+    ) -> None:
+        self.plan, self.budget, self.run, self.began, self.modes = plan, budget, run, began, modes
         # What was decided at the last border of two stages: until `goal`, with so many data a step.
         self.batch_size, self.goal = batch_size, goal
 
@@ -128,7 +138,7 @@ class Pace:
         if m < least:
             return least, "precision"
         ledger = self.run.ledger()
-        statuses, worst = accuracy(ledger)
+        statuses, worst = accuracy(ledger, several(self.modes))
         if self._hopeless(ledger, statuses, m >= _LONGEST_STAGE * least) or m >= self.patience * least:
             return m, "precision out of reach"
         if worst <= self.budget.precision:
@@ -161,5 +171,5 @@ class ExactPace(Pace):
 
     def _hopeless(self, ledger: Ledger, statuses: set[str], long: bool) -> bool:
         # Paths that break off ask for shorter steps, not for more of them; chains may meet yet.
-        found = {trouble.status for trouble in after_exact(ledger, self.plan.survey, np.inf)}
+        found = {trouble.status for trouble in after_exact(ledger, self.plan.survey, self.modes, np.inf)}
         return bool(found) if long else "divergences" in found

@@ -216,7 +216,7 @@ class _Found:
             if call.method == "minibatch" or improper or size > MOST_ROUGH:
                 raise AnchorError(error, improper)
             return cls(rough(target, source, call.theta_0), Pilot.none(size), Survey.none(size), error)
-        seen = journal.found("survey", lambda: survey(target, source, anchor, seed))
+        seen, left = journal.found("survey", lambda: survey(target, source, anchor, seed)), []
         for move in range(1, _MOST_MOVES + 1):
             if not len(seen.log_mass) or seen.log_mass[0] <= 0.0:
                 break
@@ -225,8 +225,10 @@ class _Found:
             if heavier is None:
                 break
             spent = anchor.cost + seen.cost
+            left.append(anchor.theta)
             anchor = replace(heavier, cost=heavier.cost + spent)
-            seen = journal.found(f"survey {move}", partial(survey, target, source, anchor, seed))
+            # The mode that was left is one still, whether or not a start finds it again.
+            seen = journal.found(f"survey {move}", partial(survey, target, source, anchor, seed, tuple(left)))
         return cls(anchor, journal.found("pilot", lambda: pilot(target, source, anchor, seed)), seen)
 
 

@@ -113,7 +113,7 @@ class Result:
         known: tuple[Trouble, ...] = ()
         survey, rules = self.plan.survey, self.plan.rules
         if self.session.tuned is not None:
-            found = after_exact(self.ledger, survey, self.session.tuned.moments)
+            found = after_exact(self.ledger, survey, self.session.tuned.modes, self.session.tuned.moments)
         else:
             known = tuple(trouble for trouble in self.plan.troubles if trouble.status != "too_few_batches")
             found = after(self.ledger, survey, rules, self.session.batch_size, self.session.outside)

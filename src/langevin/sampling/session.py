@@ -22,6 +22,7 @@ from langevin.sampling.pace import ExactPace, Pace
 from langevin.sampling.planning import Plan, allowed_passes
 from langevin.sampling.strategies import Tuned, exact_call, minibatch_call
 from langevin.sampling.tails import moments
+from langevin.sampling.travel import several
 from langevin.sampling.warmup import last_positions, warm_up
 from langevin.saving.journal import Journal
 from langevin.startup import COMPILED_QUICKLY, own_programs
@@ -68,7 +69,7 @@ class Session:
     def accuracy(self) -> tuple[set[str], float]:
         """Statuses of the means and sds, and the widest 95% interval of means, sds and quantiles in posterior sds."""
         assert self.ledger is not None
-        return accuracy(self.ledger)
+        return accuracy(self.ledger, self.tuned is not None and several(self.tuned.modes))
 
     @property
     def reached(self) -> float:
@@ -95,14 +96,16 @@ class Session:
         plan, started = self.plan, monotonic()
         limit = plan.budget.time_limit
         with set_up(None if limit is None else began + limit):
-            tuned, seconds = journal.found("warm-up", lambda: (self._warmed_up(journal), monotonic() - started))
+            tuned, seconds = journal.found(
+                "warm-up", lambda: (self._warmed_up(progress, journal), monotonic() - started)
+            )
         spent = self.seconds + seconds
         budget = replace(plan.budget, passes=allowed_passes(plan, plan.budget))
         fresh = replace(self, tuned=tuned, ledger=None, run=None, seconds=spent, batch_size=plan.rules.num_data)
         done = fresh.spend(budget, began, progress, journal, "run exactly")
         for retry in range(_RETRIES):
             assert done.ledger is not None and done.tuned is not None
-            words = [trouble.status for trouble in after_exact(done.ledger, plan.survey, tuned.moments)]
+            words = [trouble.status for trouble in after_exact(done.ledger, plan.survey, tuned.modes, tuned.moments)]
             if done.stopped in ("interrupted", "time_limit") or words != ["divergences"]:
                 break
             # Paths that broke off ask for shorter steps; a chain that goes on from where it was need not settle.
@@ -111,9 +114,9 @@ class Session:
             done = anew.spend(budget, began, progress, journal, f"run exactly, shorter steps {retry + 1}")
         return done
 
-    def _warmed_up(self, journal: Journal) -> Tuned:
+    def _warmed_up(self, progress: bool | None, journal: Journal) -> Tuned:
         assert self.target is not None
-        tuned = warm_up(self.target, self.source, self.plan, journal)
+        tuned = warm_up(self.target, self.source, self.plan, progress, journal)
         if not tuned.anchor.dense:
             return tuned
         return replace(tuned, moments=moments(self.target, self.source, tuned.anchor, self.plan.seed))
@@ -168,8 +171,8 @@ class Session:
         # One request for the whole of it: Ctrl-C between two stages must not lose the rows.
         with stop_requests() as stop_requested, own_programs():
             run = self.prepared()
-            kind = Pace if self.tuned is None else ExactPace
-            pace = kind(self.plan, budget, run, began, self.batch_size, self.goal)
+            kind, modes = (Pace, None) if self.tuned is None else (ExactPace, self.tuned.modes)
+            pace = kind(self.plan, budget, run, began, self.batch_size, self.goal, modes)
             try:
                 bookmark = journal.bookmark(name, lambda: now("interrupted").stored())
                 with run.held():

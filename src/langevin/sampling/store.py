@@ -20,6 +20,7 @@ from langevin.sampling.result import Result
 from langevin.sampling.rules import Rules
 from langevin.sampling.session import Session
 from langevin.sampling.strategies import Tuned
+from langevin.sampling.travel import Modes
 from langevin.saving.folder import Folder
 from langevin.saving.journal import CALL, Journal
 from langevin.saving.packing import storable
@@ -30,7 +31,7 @@ PyTree = Any
 
 storable(
     *(Budget, Carry, Column, Draws, Ledger, LeimkuhlerMatthewsState, NUTSState, Pilot, Plan, Rules, Survey, Tuned),
-    Unpaired,
+    *(Unpaired, Modes),
 )
 
 

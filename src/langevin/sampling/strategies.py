@@ -15,6 +15,7 @@ from langevin.gradients import ControlVariate, Minibatch
 from langevin.kernels import NUTS, LeimkuhlerMatthews
 from langevin.observables import Marginals, Moments
 from langevin.sampling.planning import Plan
+from langevin.sampling.travel import Modes
 from langevin.schedules import Constant
 from langevin.target import Target
 
@@ -32,7 +33,7 @@ class Tuned:
     `delta` is the step, `anchor` the Gaussian whose root is the unit of length and whose Poisson solution corrects the
     averages: Laplace's, or the one with the moments of the warm-up's draws (`refitted`). `starts`: where the chains
     stood at its end, flat, (chains, d). `divergences`: share of its last steps. `moments`: how many moments the tails
-    leave to the posterior. `cost` in datum visits.
+    leave to the posterior. `modes`: those that chains jump between, None where there is one. `cost` in datum visits.
     """
 
     delta: float
@@ -42,6 +43,12 @@ class Tuned:
     divergences: float
     cost: float
     moments: float = np.inf
+    modes: Modes | None = None
+
+    @property
+    def units(self) -> Whitened:
+        """The units of length."""
+        return Unpaired.by(self.anchor)
 
 
 def minibatch_call(target: Target, source: DataSource | None, plan: Plan, batch_size: int) -> Prepared:
@@ -64,11 +71,11 @@ def minibatch_call(target: Target, source: DataSource | None, plan: Plan, batch_
 
 
 def exact_call(target: Target, source: DataSource | None, plan: Plan, tuned: Tuned) -> Prepared:
-    """The No-U-Turn sampler on all the data, each chain from its own start."""
+    """The No-U-Turn sampler on all the data, each chain from its own start; with jumps between modes."""
     return _call(
-        target, source, plan, tuned.anchor, _KEPT_EXACT_DRAWS, observables={"theta": Moments()}, kernel=NUTS(),
-        gradient=Minibatch(), subsample=None, schedule=Constant(tuned.delta),
-        coordinates=Unpaired.by(tuned.anchor), starts=tuned.starts,
+        target, source, plan, tuned.anchor, _KEPT_EXACT_DRAWS, observables={"theta": Moments()},
+        kernel=NUTS() if tuned.modes is None else tuned.modes.kernel(tuned.units), gradient=Minibatch(), subsample=None,
+        schedule=Constant(tuned.delta), coordinates=tuned.units, starts=tuned.starts,
     )  # fmt: skip
 
 

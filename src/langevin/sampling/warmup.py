@@ -10,12 +10,14 @@ from langevin.coordinates import Unpaired, times
 from langevin.data.source import DataSource
 from langevin.engine.ledger import Ledger
 from langevin.engine.prepared import Prepared
+from langevin.engine.progress import Progress
 from langevin.engine.run import Run
 from langevin.engine.setup import stream_keys
 from langevin.kernels import NUTS
 from langevin.limits import checkpoint
 from langevin.sampling.planning import Plan
 from langevin.sampling.strategies import Tuned, exact_call
+from langevin.sampling.travel import Modes, explored
 from langevin.saving.journal import Journal
 from langevin.schedules import Custom
 from langevin.target import Target
@@ -43,22 +45,27 @@ _MOST_DIVERGENCES, _CAREFUL = 0.002, (0.95, 0.99)
 _HALVINGS = 20
 
 
-def warm_up(target: Target, source: DataSource | None, plan: Plan, journal: Journal) -> Tuned:
+def warm_up(target: Target, source: DataSource | None, plan: Plan, progress: bool | None, journal: Journal) -> Tuned:
     """Windows of draws, each with its own step, until draws and units of length agree.
 
     The Laplace approximation most often gives units that need no change: then one window is all. Else the draws' own
     mean and covariance take its place, and the next window is twice as long. The draws are thrown away.
     """
     rng = np.random.default_rng([plan.seed, _STREAM])
-    tuned = Tuned(_FIRST_STEP, plan.anchor, _starts(plan, rng), False, 0.0, 0.0)
+    modes = journal.found("modes", lambda: explored(target, source, plan))
+    cost = 0.0 if modes is None else float(modes.cost)
+    tuned = Tuned(_FIRST_STEP, plan.anchor, _starts(plan, modes, rng), False, 0.0, cost, modes=modes)
     goal, d = NUTS.target_acceptance, plan.rules.dimension
     wanted = np.clip(_DRAWS_PER_PARAMETER * d, _FEWEST_DRAWS, 4 * _FEWEST_DRAWS)
     length = -(-int(wanted) // len(plan.chains))
     for window in range(_MOST_WINDOWS):
         seed, steps = int(rng.integers(2**63)), min(length << window, _LONGEST_WINDOW)
+        display = Progress(0, _ROUNDS * _ROUND_STEPS + steps, len(plan.chains), progress, f"warm-up {window + 1}")
 
-        def looked(before: Tuned = tuned, goal: float = goal, seed: int = seed, steps: int = steps) -> Any:
-            begun = _Window(exact_call(target, source, plan, before), before.delta, seed)
+        def looked(
+            before: Tuned = tuned, goal: float = goal, seed: int = seed, steps: int = steps, shown: Progress = display
+        ) -> Any:
+            begun = _Window(exact_call(target, source, plan, before), before.delta, seed, shown)
             begun.settle(goal)
             return begun.look(before, steps)
 
@@ -68,16 +75,21 @@ def warm_up(target: Target, source: DataSource | None, plan: Plan, journal: Jour
             continue
         # Paths that still break off in such numbers will go on to: the run's own diagnostics have the last word.
         hopeless = tuned.divergences > 10 * _MOST_DIVERGENCES
-        z = Unpaired.by(tuned.anchor).z(draws)
+        z = tuned.units.z(draws)
+        if tuned.modes is not None:
+            # Each mode about its own centre: the distance between modes is no unit of length.
+            modes = tuned.modes.refitted(draws)
+            z = z - tuned.units.z(modes.centres)[modes.nearest(draws)]
+            tuned = replace(tuned, modes=modes)
         if hopeless or d > _MOST_REFITTED or _agree(z):
             break
         tuned = replace(tuned, anchor=_refitted(tuned.anchor, z), refitted=True)
     return tuned
 
 
-def _starts(plan: Plan, rng: np.random.Generator) -> np.ndarray:
+def _starts(plan: Plan, modes: Modes | None, rng: np.random.Generator) -> np.ndarray:
     """Draws of the Laplace approximation; where the survey found other modes, some chains start there."""
-    centres = [plan.anchor.theta, *plan.survey.modes]
+    centres = [plan.anchor.theta] if modes is None else [*modes.centres, *plan.survey.modes]
     z = rng.standard_normal((len(plan.chains), plan.rules.dimension))
     drawn = Unpaired.by(plan.anchor).theta(z)
     return np.stack([draw if not k % len(centres) else centres[k % len(centres)] for k, draw in enumerate(drawn)])
@@ -86,8 +98,8 @@ def _starts(plan: Plan, rng: np.random.Generator) -> np.ndarray:
 class _Window:
     """A run whose step can be changed as it goes."""
 
-    def __init__(self, call: Prepared, delta: float, seed: int) -> None:
-        self.delta = delta
+    def __init__(self, call: Prepared, delta: float, seed: int, display: Progress) -> None:
+        self.delta, self._display = delta, display
         # Transitions from each of these on have the step beside it.
         self._since, self._steps = [1], [delta]
         keys = stream_keys(call.program, call.coordinates, call.chains, seed)
@@ -111,7 +123,7 @@ class _Window:
 
     def _advance(self, num_steps: int, doing: str) -> Ledger:
         checkpoint(doing)
-        self._run.advance(self._run.m + num_steps, progress=False)
+        self._run.advance(self._run.m + num_steps, progress=self._display)
         return self._run.ledger()
 
     def settle(self, goal: float) -> None:
@@ -136,6 +148,7 @@ class _Window:
         """Some more transitions at the step that was found: what is known after them, and their draws."""
         before = self._run.ledger()
         ledger = self._advance(num_steps, "warming up the exact sampler")
+        self._display.close(self._run.m)
         assert ledger.divergences is not None and before.divergences is not None and ledger.draws is not None
         diverged = float(ledger.divergences.sum() - before.divergences.sum())
         found = replace(

@@ -6,7 +6,7 @@ import numpy as np
 
 from langevin.analysis.statuses import BY_WORD
 from langevin.sampling import tables
-from langevin.sampling.mixing import divergences, r_hat
+from langevin.sampling.mixing import arrivals, divergences, r_hat
 from langevin.sampling.planning import exact_passes
 from langevin.sampling.rules import GUARD_FACTOR, WANTED_STEPS, Rules
 from langevin.sampling.troubles import reach
@@ -87,7 +87,10 @@ def _verdict(result: "Result") -> list[str]:
 
 
 def _modes_seen(result: "Result") -> str:
-    survey = result.plan.survey
+    survey, tuned = result.plan.survey, result.session.tuned
+    if tuned is not None and tuned.modes is not None and len(tuned.modes) > 1:
+        came = arrivals(result.ledger, tuned.modes)
+        return f" ({len(came)} modes; the chains changed between them {came.sum():,} times)"
     if not survey.num_starts:
         return ""
     unsettled = f", {survey.lost} more did not settle" if survey.lost else ""
@@ -175,12 +178,14 @@ def _exactly(result: "Result") -> str:
         else f"{_whitening(plan)} at the mode"
     )
     steps = result.session.steps * len(plan.chains)
+    modes = 1 if tuned.modes is None else len(tuned.modes)
+    jumps = f" and jumps between {modes} modes" if modes > 1 else ""
     return (
         f"The posterior has {_many(rules.dimension, 'parameter')} and {_data(rules)}. It was sampled exactly, because "
         f"{plan.because}. Units of length are those of {units}; the warm-up took {tuned.cost / plan.num_data:,.0f} "
         f"{_unit(rules)}. {_many(len(plan.chains), 'chain')} of the No-U-Turn sampler made {result.session.steps:,} "
-        f"steps each of sqrt({tuned.delta:.3g}), with {result.passes / steps:.1f} gradients a step on all the data. "
-        f"Split R-hat is {np.max(r_hat(result.ledger)):.3f} at most, and {divergences(result.ledger):.2%} of the "
+        f"steps{jumps} each, of sqrt({tuned.delta:.3g}), with {result.passes / steps:.1f} gradients a step on all the "
+        f"data. Split R-hat is {np.max(r_hat(result.ledger)):.3f} at most, and {divergences(result.ledger):.2%} of the "
         f"paths broke off."
     )
 
