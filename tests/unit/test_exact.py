@@ -91,7 +91,7 @@ def test_the_anchor_moves_to_the_heavier_mode():
     assert abs(lv.plan(two_modes(0.01, 12.0), None, np.full(1, 0.1), passes=4000).anchor.theta[0]) < 0.1
 
 
-def test_modes_that_chains_travel_between_are_one_answer(monkeypatch):
+def test_modes_that_chains_travel_between_are_one_answer(monkeypatch, tmp_path):
     target = two_modes(0.3, 30.0)
     far = lv.sample(target, None, np.full(1, 0.1), precision=0.1, progress=False)
     assert far.method == "exact" and far.status == "ok"
@@ -100,6 +100,9 @@ def test_modes_that_chains_travel_between_are_one_answer(monkeypatch):
         lower, upper = part.interval(1 - 1e-9)
         assert np.all((lower < true) & (true < upper))
     assert "2 modes; the chains changed between them" in str(far) and "jumps between 2 modes" in far.explain()
+    far.save(tmp_path / "run")
+    again = lv.load(tmp_path / "run", target)
+    assert_same(*(result.extend(passes=20_000, progress=False).mean for result in (again, far)))
     # Without jumps the chains stay where they are, and say so.
     monkeypatch.setattr(Modes, "kernel", lambda self, units: lv.NUTS())
     alone = lv.sample(target, None, np.full(1, 0.1), precision=0.1, progress=False)
