@@ -37,7 +37,7 @@ def kept(tmp_path_factory):
     return folder, everything(sampled())
 
 
-def stopped_at(monkeypatch, folder, save, **more):
+def stopped_at(monkeypatch, folder, save, sampled=sampled, **more):
     """A run with Ctrl-C during its save of this number."""
     saves, keep = [], Bookmark.keep
 
@@ -63,7 +63,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(monkeypatch, tmp_path, capsys):
     with saved_always(monkeypatch):
         result = stopped_at(monkeypatch, tmp_path, 2)
     assert result.partial and 0 < result.session.steps
-    assert f"Saved in {tmp_path}. Go on with lv.resume({str(tmp_path)!r}, target, data)." in capsys.readouterr().err
+    assert f"Saved in {tmp_path}. Go on with lv.resume({str(tmp_path)!r}, target, data), or" in capsys.readouterr().err
     assert lv.load(tmp_path).partial and lv.load(tmp_path).session.steps == result.session.steps
     assert_same(everything(lv.resume(tmp_path, NORMAL, X)), everything(sampled()))
 
@@ -148,13 +148,26 @@ def test_data_are_opened_where_they_were(monkeypatch, tmp_path, kept, capsys):
     np.save(tmp_path / "x.npy", X)
     with saved_always(monkeypatch):
         stopped_at(monkeypatch, tmp_path / "run", 2, data=tmp_path / "x.npy")
-    assert f"lv.resume({str(tmp_path / 'run')!r}, target)." in capsys.readouterr().err
+    assert f"lv.resume({str(tmp_path / 'run')!r}, target), or" in capsys.readouterr().err
     assert_same(everything(lv.resume(tmp_path / "run", NORMAL)), kept[1])
     np.save(tmp_path / "x.npy", X[::-1])
     with pytest.raises(ValueError, match="but the data are"):
         lv.resume(tmp_path / "run", NORMAL)
     # In memory or in a file, what counts is what they are.
     assert_same(everything(lv.resume(tmp_path / "run", NORMAL, X)), kept[1])
+
+
+@pytest.mark.slow
+def test_a_fit_goes_on_where_its_call_is_repeated(monkeypatch, tmp_path):
+    pytest.importorskip("formulaic")
+    table = {"x": X[:, 0], "y": X[:, 1]}
+
+    def fitted(**more):
+        return lv.fit(table, "y ~ x", passes=50, chains=2, progress=False, **more)
+
+    with saved_always(monkeypatch):
+        assert stopped_at(monkeypatch, tmp_path, 2, sampled=fitted).partial
+    assert_same(everything(fitted(checkpoint=tmp_path)), everything(fitted()))
 
 
 def test_two_processes_do_not_share_a_folder(kept, tmp_path):

@@ -114,7 +114,7 @@ def fit(
     effects are integrated out. family: gaussian, student, bernoulli, binomial (with `trials`), poisson,
     negative-binomial, categorical or ordinal, each with its usual link. weights, offset, trials: columns of the data by
     name, or arrays. missing: "refuse" rows with missing values, or "drop" them. All else goes to `lv.sample`:
-    precision=0.02 where nothing is given, passes, time_limit, method, chains, seed, progress.
+    precision=0.02 where nothing is given, passes, time_limit, method, chains, seed, progress, checkpoint.
 
     Priors of coefficients, unless `priors={"x1": "normal(0, 1)", ...}` says otherwise ("student_t(4, 0, 1)", "flat()"):
     normal with sd 2.5 u / sd(x), u the sd of the response for gaussian and student and 1 elsewhere; for the intercept,

@@ -136,7 +136,7 @@ def _done(
             _ = call.source.fingerprint
         path = path_of(call.source)
         given = "target" if call.source is None or path is not None else "target, data"
-        remedy = f"Go on with lv.resume({str(checkpoint)!r}, {given})."
+        remedy = f"Go on with lv.resume({str(checkpoint)!r}, {given}), or repeat the call."
         arguments = {**call.settings, "data": path}
         with journal(checkpoint, lambda: call.manifest, arguments, call.theta_0, remedy) as kept:
             # The clock counts what earlier processes have spent.
