@@ -43,8 +43,8 @@ class Clock(NamedTuple):
         return Clock(low, self.high + (low < self.low).astype(jnp.uint32))
 
 
-# add, xor, or, shift left, shift right. Primitives: JAX's own operators on arrays take five times as long to trace, and
-# the cipher is most of what a program traces.
+# add, xor, or, shift left, shift right. Primitives: with JAX's operators on arrays a page of normals takes nearly twice
+# as long to trace (28 ms against 16), and a call of lv.sample traces half a dozen.
 _ON_HOST = (np.add, np.bitwise_xor, np.bitwise_or, np.left_shift, np.right_shift)
 _ON_DEVICE = (lax.add, lax.bitwise_xor, lax.bitwise_or, lax.shift_left, lax.shift_right_logical)
 
