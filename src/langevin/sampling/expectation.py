@@ -23,15 +23,19 @@ from langevin.target import Layout
 
 PyTree = Any
 Array = Any
-# Numbers that one evaluation of phi at all draws may hold, and draws that are evaluated as one vector operation.
-_MOST_FLOATS, _LANES = 2**24, 64
+# Numbers that the sums of one evaluation of phi may hold, and draws that are evaluated as one vector operation.
+_MOST_FLOATS, _LANES = 2**22, 64
+# Draws of a chain are added up into so many rows at most before they leave the device: ten batches of eight.
+_MOST_ROWS = 80
+# Equal numbers, weighted and added in float32, differ by less than this.
+_ROUNDING = 1e-5
 
 
 def expectation(ledger: Ledger, phi: Callable[..., Any], data: PyTree = None) -> Estimate:
     """The expectation of phi(theta) with its error bar; with data, of phi(theta, datum) for every datum.
 
-    A kept draw stands for the steps of its stride: it is one row of a ledger of its own, which goes through the same
-    analysis. Cost: about three evaluations of phi a draw.
+    A kept draw stands for the steps of its stride: neighbours are rows of a ledger of its own, which goes through the
+    same analysis. Cost: about three evaluations of phi a draw.
     """
     if not callable(phi):
         raise ValueError(f"phi must be a function of theta, got {phi!r}. Try phi=lambda theta: jnp.exp(theta[0]).")
@@ -39,7 +43,8 @@ def expectation(ledger: Ledger, phi: Callable[..., Any], data: PyTree = None) ->
         return _of_rows(ledger, phi, None)
     source = as_source(data)
     draws: Any = ledger.draws
-    rows = max(1, _MOST_FLOATS // draws.theta[..., 0].size)
+    chains, count = draws.theta.shape[:2]
+    rows = max(1, _MOST_FLOATS // (chains * max(min(count, _MOST_ROWS), _LANES // chains)))
     parts = [_of_rows(ledger, phi, source.slice(at, at + rows)) for at in range(0, source.num_data, rows)]
     per_value = ("value", "stderr", "df", "bias", "sigma2", "kurtosis", "skewness", "statuses")
     joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in per_value}
@@ -58,30 +63,40 @@ def _of_rows(ledger: Ledger, phi: Callable[..., Any], arrays: PyTree) -> Estimat
     # tr(Sigma Q) takes d directions; without a dense Hessian there are too many, and the model is rough anyway.
     root = anchor.root[0].T if anchor.dense else None
     s = times(anchor.root, transposed_times(anchor.root, draws.grad.astype(np.float64)))
-    single = [np.asarray(part, np.float32) for part in (anchor.theta, draws.theta.reshape(-1, d), s.reshape(-1, d))]
-    found = _evaluate(phi, anchor.layout, arrays, None if root is None else root.astype(np.float32), *single)
-    reference, trace, value, correction = (np.asarray(part, np.float64) for part in found)
-    bad = ~np.isfinite(value).all(axis=1)
+    # Whole rows only: what is missing in the last one weighs nothing.
+    length = -(-count // _MOST_ROWS)
+    num_rows = -(-count // length)
+    places = np.minimum(np.arange(num_rows * length), count - 1)
+    weight = np.where(np.arange(num_rows * length) < count, draws.weight[places], 0.0).reshape(num_rows, length)
+
+    def in_rows(values: np.ndarray) -> np.ndarray:
+        return values[:, places].reshape(chains * num_rows, length, d).astype(np.float32)
+
+    single = anchor.theta.astype(np.float32), in_rows(draws.theta), in_rows(s)
+    weights = np.tile(weight, (chains, 1)).astype(np.float32)
+    found = _evaluate(phi, anchor.layout, arrays, None if root is None else root.astype(np.float32), *single, weights)
+    reference, trace, value, correction, bad = (np.asarray(part, np.float64) for part in found)
     if bad.any():
         raise ValueError(
-            f"phi must be finite where the posterior is, got NaN or infinity at {bad.sum()} of {bad.size} draws. "
-            f"Check it for logarithms and roots of negative numbers, and for 0/0."
+            f"phi must be finite where the posterior is, got NaN or infinity at {bad.sum():.0f} of {chains * count} "
+            f"draws. Check it for logarithms and roots of negative numbers, and for 0/0."
         )
-    weight = draws.weight[:, None]
+    row_weight = weight.sum(axis=1)
     rows = replace(
         ledger,
-        sum_delta=draws.weight,
-        sum_delta2=draws.weight * ledger.schedule.delta(draws.m),
-        sum_omega=draws.weight,
-        values={"phi": value.reshape(chains, count, -1) * weight},
-        corrections={"phi": correction.reshape(chains, count, -1) * weight},
+        sum_delta=row_weight,
+        sum_delta2=np.sum(weight * ledger.schedule.delta(draws.m)[places].reshape(weight.shape), axis=1),
+        sum_omega=row_weight,
+        values={"phi": value.reshape(chains, num_rows, -1)},
+        corrections={"phi": correction.reshape(chains, num_rows, -1)},
         outer=None,
         columns={"phi": Column(shape, reference, None, trace if anchor.dense else None, None)},
         draws=None,
     )
     found = quieter(estimate(rows, "corrected")["phi"], estimate(rows, "raw")["phi"], ledger.exact)
     # No draw differs from another: a rare event that never came has no error bar, and certainly not zero.
-    same = (found.stderr == 0.0) & (ledger.exact | (found.statuses == "uncorrected"))
+    scale = np.abs(found.value - reference.reshape(found.value.shape))
+    same = (found.stderr <= _ROUNDING * scale) & (ledger.exact | (found.statuses == "uncorrected"))
     return replace(
         found, stderr=np.where(same, np.nan, found.stderr), statuses=worse(found.statuses, "too_few_batches", same)
     )
@@ -105,18 +120,34 @@ def _observable(phi: Callable[..., Any], arrays: PyTree) -> Function:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _evaluate(
-    phi: Callable[..., Any], layout: Layout, arrays: PyTree, root: Array, anchor: Array, theta: Array, s: Array
-) -> tuple[Array, Array, Array, Array]:
-    """phi at the anchor, its trace tr(Sigma Q), and at every draw its centred value and correction."""
+    phi: Callable[..., Any],
+    layout: Layout,
+    arrays: PyTree,
+    root: Array,
+    anchor: Array,
+    theta: Array,
+    s: Array,
+    weight: Array,
+) -> tuple[Array, Array, Array, Array, Array]:
+    """phi at the anchor and its trace tr(Sigma Q); of every row of draws (rows, length, d) the weighted sums.
+
+    They are sums of phi's centred value, of its correction, and of draws where it is not finite.
+    """
     function = _observable(phi, arrays)
     reference = function.reference(layout, anchor, None)
     trace = jnp.zeros_like(reference) if root is None else function.trace_along(layout, anchor, root)
 
-    def one(at: tuple[Array, Array]) -> tuple[Array, Array]:
-        theta, s = at
+    def one(theta: Array, s: Array) -> tuple[Array, Array]:
         value = function.value(layout, theta, reference)
         if root is None:
             return value, jnp.zeros_like(value)
         return value, function.correction(layout, theta, s, anchor, trace)
 
-    return reference, trace, *jax.lax.map(one, (theta, s), batch_size=_LANES)
+    def row(at: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        theta, s, weight = at
+        value, correction = jax.vmap(one)(theta, s)
+        bad = ~jnp.isfinite(value).all(axis=1) & (weight > 0.0)
+        return weight @ value, weight @ correction, bad.sum()
+
+    lanes = max(_LANES // theta.shape[1], 1)
+    return reference, trace, *jax.lax.map(row, (theta, s, weight), batch_size=lanes)
