@@ -103,7 +103,7 @@ def covered(run: dict[str, np.ndarray], reference: dict[str, np.ndarray], y: np.
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--name", default="digits")
-    parser.add_argument("--passes", type=float, default=12_000.0)
+    parser.add_argument("--passes", type=float, default=6000.0)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--posteriors", help="a Python that has torch and posteriors")
     output_option(parser)
@@ -139,35 +139,28 @@ def main() -> None:
         page.table(head, covered(run, reference, problem.y_test))
         words, counts = np.unique(run["statuses"], return_counts=True)
         page.say(", ".join(f"{word} {count}" for word, count in zip(words, counts, strict=True)))
-    total = float(np.mean([run["passes"] + run["setup_passes"] for run in runs.values()]))
+    totals = {seed: float(run["passes"] + run["setup_passes"]) for seed, run in runs.items()}
+    spent = ", ".join(f"{total:.0f}" for total in totals.values())
     page.say()
-    page.say(f"Beside other methods, {total:.0f} passes each (datum visits over N, set-up and search included):")
+    page.say(
+        f"Beside other methods on as many gradients as lv.sample took ({spent} passes, set-up and search included):"
+    )
+
+    def line(words: str, run: dict[str, np.ndarray]) -> list[str]:
+        return [words, *scores(run["mean"], problem.y_test, reference["mean"]), f"{run['cpu']:.0f}"]
+
     lines = [["HMC, the reference", *scores(reference["mean"], problem.y_test, reference["mean"]), ""]]
-    for seed, run in runs.items():
-        lines.append(
-            [f"langevin, seed {seed}", *scores(run["mean"], problem.y_test, reference["mean"]), f"{run['cpu']:.0f}"]
-        )
-    for seed in given.seeds:
+    lines += [line(f"langevin, seed {seed}", run) for seed, run in runs.items()]
+    for seed, total in totals.items():
         path = BUILD / f"{given.name}-ensemble-{total:.0f}-{seed}.npz"
-        run = kept(path, lambda s=seed: ensemble(problem, total, s))
-        lines.append(
-            [
-                f"deep ensemble of {MEMBERS}, seed {seed}",
-                *scores(run["mean"], problem.y_test, reference["mean"]),
-                f"{run['cpu']:.0f}",
-            ]
-        )
-    for seed in given.seeds if given.posteriors else []:
+        run = kept(path, lambda s=seed, t=total: ensemble(problem, t, s))
+        lines.append(line(f"deep ensemble of {MEMBERS}, seed {seed}", run))
+    for seed, total in totals.items():
         path = BUILD / f"{given.name}-posteriors-{total:.0f}-{seed}.npz"
-        run = kept(path, lambda s=seed: by_posteriors(given.posteriors, problem, total, s))
-        setting = "rate {:g}, alpha {:g}".format(*run["setting"])
-        lines.append(
-            [
-                f"posteriors SGHMC ({setting}), seed {seed}",
-                *scores(run["mean"], problem.y_test, reference["mean"]),
-                f"{run['cpu']:.0f}",
-            ]
-        )
+        if given.posteriors or path.exists():
+            run = kept(path, lambda s=seed, t=total: by_posteriors(given.posteriors, problem, t, s))
+            setting = "learning rate {:g}, alpha {:g}".format(*run["setting"])
+            lines.append(line(f"posteriors' SGHMC ({setting}), seed {seed}", run))
     page.table(["method", "log score", "calibration error", "accuracy", "rms from HMC", "CPU s"], lines)
     page.write()
 
