@@ -10,6 +10,7 @@ import os
 import re
 import weakref
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -129,8 +130,13 @@ class MappedFile:
                 f"{self.opened[0]:,}. Write it anew, or restore it from a copy."
             )
 
-    def array(self, advice: int | None = None) -> np.ndarray:
-        """All of it, mapped; pages come from the disk when they are first used."""
+    @cached_property
+    def array(self) -> np.ndarray:
+        """All of it, mapped once: pages that a first pass has touched cost later readers nothing."""
+        return self.mapped()
+
+    def mapped(self, advice: int | None = None) -> np.ndarray:
+        """All of it in a map of its own; pages come from the disk when they are first used."""
         mapped = mmap.mmap(self._number, self.offset + self.nbytes, access=mmap.ACCESS_READ)
         if advice is not None:
             mapped.madvise(advice)

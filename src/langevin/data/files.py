@@ -129,7 +129,7 @@ class FileSource(ArraySource):
     def _page_by_page(self) -> PyTree:
         """The arrays in maps of their own, which do not read around a row: its neighbours are not wanted."""
         treedef: Any = jax.tree.structure(self.arrays)
-        return treedef.unflatten([file.array(mmap.MADV_RANDOM) for file in self.files])
+        return treedef.unflatten([file.mapped(mmap.MADV_RANDOM) for file in self.files])
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
@@ -169,7 +169,7 @@ def _opened(path: Path, trusted: tuple | None) -> FileSource:
     # In the order in which JAX has the leaves of a dict.
     files = {name: MappedFile(names[name]) for name in sorted(names)}
     small = sum(file.nbytes for file in files.values()) <= FROM_BYTES
-    arrays: PyTree = {name: file.array() for name, file in files.items()}
+    arrays: PyTree = {name: file.array for name, file in files.items()}
     if small:
         # A copy, so that nothing that happens to the file can reach a run.
         checked = ArraySource.of({name: np.array(array) for name, array in arrays.items()})
@@ -250,7 +250,7 @@ def _fingerprint(files: dict[str, MappedFile], manifest: Manifest | None) -> tup
 
 def _read_through(file: MappedFile, meter: Meter, aside: ThreadPoolExecutor) -> int:
     """The checksum of a file; raises where a number of it is not finite."""
-    flat = file.array().reshape(-1)
+    flat = file.array.reshape(-1)
     size, crc = _CHUNK // file.dtype.itemsize, 0
     for start in range(0, len(flat), size):
         checkpoint("reading the data")

@@ -103,7 +103,7 @@ class _Arrays:
 
     def batches(self, names: Sequence[str], position: list[int] | None) -> Iterator[Batch]:
         (rows,) = self._rows
-        arrays = {name: self._files[name].array() for name in names}
+        arrays = {name: self._files[name].array for name in names}
         first = self._files[names[0]]
         width = sum(file.nbytes for file in self._files.values()) // rows
         size = int(np.clip(_BATCH_BYTES // max(width, 1), 1, BATCH_ROWS))
