@@ -5,14 +5,12 @@
 Logistic regression, N = 10^5 and 20 parameters, minibatches of 10 with second-order control variates, 8 chains. Each
 way starts its workers and compiles, then as many steps are timed as one worker does in `--seconds` of processor time.
 Two clocks: the wall, which means something on an idle machine only, and the processor time of the busiest worker,
-which is what the wall would show if every worker had a core to itself and never waited for the others. `waiting` is
-the share of the wall in which the busiest worker neither worked nor stood in line for a core: for the others, for the
-driver, or for a lock. Threads cannot be told apart by this clock; for them the processor time of all is halved.
+which is what the wall would show if every worker had a core to itself and never waited for the others. Threads cannot
+be told apart by that clock: for them the processor time of all is halved, as if none ever waited for a lock.
 """
 
 import argparse
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
@@ -27,20 +25,9 @@ NUM_DATA, DIMENSION, CHAINS = 100_000, 20, 8
 WARM_STEPS = 4096
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Seconds on a processor and seconds in line for one, of all threads of a process."""
-
-    busy: float
-    in_line: float
-
-    @classmethod
-    def of(cls, pid: int) -> "Reading":
-        fields = [task.read_text().split() for task in Path(f"/proc/{pid}/task").glob("*/schedstat")]
-        return cls(sum(int(f[0]) for f in fields) / 1e9, sum(int(f[1]) for f in fields) / 1e9)
-
-    def since(self, before: "Reading") -> "Reading":
-        return Reading(self.busy - before.busy, self.in_line - before.in_line)
+def busy_seconds(pid: int) -> float:
+    """Seconds on a processor of all threads of a process."""
+    return sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
 def call():
@@ -82,14 +69,11 @@ def measured(prepared, engine, num_steps: int) -> dict[str, float]:
     with going.held():
         going.advance(WARM_STEPS, progress=False)
         pids = workers_of(engine)
-        before, began = [Reading.of(pid) for pid in pids], monotonic()
+        before, began = [busy_seconds(pid) for pid in pids], monotonic()
         going.advance(WARM_STEPS + num_steps, progress=False)
         wall = monotonic() - began
-        spent = [Reading.of(pid).since(one) for pid, one in zip(pids, before, strict=True)]
-    busiest = max(spent, key=lambda reading: reading.busy)
-    busy = busiest.busy / (2 if engine is None else 1)
-    waiting = 1 - (busiest.busy + busiest.in_line) / wall
-    return {"wall": wall, "busy": busy, "waiting": float("nan") if engine is None else waiting, "steps": num_steps}
+        busy = max(busy_seconds(pid) - one for pid, one in zip(pids, before, strict=True))
+    return {"wall": wall, "busy": busy / (2 if engine is None else 1), "steps": num_steps}
 
 
 def rate(prepared) -> float:
@@ -109,11 +93,11 @@ def main() -> None:
     if arguments.ray:
         ways |= {"Ray, one worker": lv.Ray(workers=1), "Ray, two workers": lv.Ray(workers=2)}
     print(f"{CHAINS} chains x {steps:,} steps; load average at the start {os.getloadavg()[0]:.1f}", flush=True)
-    print(f"{'':18}{'wall s':>9}{'busy s':>9}{'waiting':>9}   chain-steps/s: by the wall, by the processor")
+    print(f"{'':18}{'wall s':>9}{'busy s':>9}   chain-steps/s: by the wall, by the processor")
     for name, engine in ways.items():
         found = measured(prepared, engine, steps)
         pace = [CHAINS * steps / found[clock] for clock in ("wall", "busy")]
-        seconds = f"{found['wall']:9.1f}{found['busy']:9.1f}{found['waiting']:9.1%}"
+        seconds = f"{found['wall']:9.1f}{found['busy']:9.1f}"
         print(f"{name:18}{seconds}   {pace[0]:14,.0f}{pace[1]:14,.0f}", flush=True)
     print(f"load average at the end {os.getloadavg()[0]:.1f}")
 
