@@ -49,6 +49,11 @@ class Posterior:
         """Unnormalised log density of a flat theta, traceable; in float64 under x64."""
         return self.target.log_density(Layout.of(self.theta_0).unravel(jnp.asarray(flat)), self.data)
 
+    def flattened(self, tree: PyTree, leading: int) -> Floats:
+        """A pytree like theta_0 as one array in the order of the flat vector, `leading` axes kept in front."""
+        leaves = [np.asarray(leaf, np.float64) for leaf in Layout.of(self.theta_0).leaves(tree)]
+        return np.concatenate([leaf.reshape(*leaf.shape[:leading], -1) for leaf in leaves], axis=-1)
+
 
 BUILDERS: dict[str, Callable[[], Posterior]] = {}
 
@@ -75,12 +80,6 @@ def posterior(name: str) -> Posterior:
     if name not in catalogue():
         raise ValueError(f"name must be one of {', '.join(BUILDERS)}, got {name!r}.")
     return BUILDERS[name]()
-
-
-def flattened(tree: PyTree, leading: int) -> Floats:
-    """A pytree of arrays as one array in the order of the flat vector, `leading` axes kept in front."""
-    leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)]
-    return np.concatenate([leaf.reshape(*leaf.shape[:leading], -1) for leaf in leaves], axis=-1)
 
 
 def normal(x: Any, mean: Any, sd: Any) -> jax.Array:

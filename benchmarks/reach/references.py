@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks.reach import database
 from benchmarks.reach.nuts import moments, r_hat, rounds, stderr
-from benchmarks.reach.posteriors import Posterior, catalogue, flattened, posterior
+from benchmarks.reach.posteriors import Posterior, catalogue, posterior
 from langevin.target import Layout
 
 FILE = Path(__file__).with_name("references.json")
@@ -36,9 +36,10 @@ Floats = NDArray[np.float64]
 def reference_draws(one: Posterior) -> tuple[Floats, str]:
     """Draws (chains, M, d) of the flat theta, and where they come from."""
     if one.draws is not None:
-        return flattened(one.unconstrained(database.draws(one.draws)), 2), f"posteriordb {database.COMMIT}, {one.draws}"
+        draws = one.flattened(one.unconstrained(database.draws(one.draws)), 2)
+        return draws, f"posteriordb {database.COMMIT}, {one.draws}"
     with jax.enable_x64(True):
-        blocks = rounds(one.log_density, flattened(one.theta_0, 0), OWN_CHAINS, seed=0)
+        blocks = rounds(one.log_density, one.flattened(one.theta_0, 0), OWN_CHAINS, seed=0)
         found = np.concatenate(list(islice(blocks, OWN_ROUNDS)), axis=1)
     return found, f"NUTS of blackjax in float64, {OWN_CHAINS} chains of {found.shape[1]} draws"
 
@@ -96,8 +97,11 @@ def reference(name: str) -> dict[str, Any]:
         raise ValueError(
             f"{FILE.name} has no reference for {name!r}. Run python -m benchmarks.reach.references {name}."
         )
-    entry = {key: np.array(value) if key in MOMENTS else value for key, value in stored[name].items()}
-    if not np.isclose(probe(posterior(name), entry["mean"], entry["sd"]), entry["log_density"], 1e-9, 0.0):
+    # By name: where a parameter lies in the flat vector is the port's affair.
+    one, entry = posterior(name), stored[name]
+    places = [entry["names"].index(parameter) for parameter in one.names]
+    entry |= {key: np.array(entry[key])[places] for key in MOMENTS} | {"names": list(one.names)}
+    if not np.isclose(probe(one, entry["mean"], entry["sd"]), entry["log_density"], 1e-9, 0.0):
         raise ValueError(
             f"{FILE.name} is stale: {name!r} is no longer the posterior that its reference was computed for. "
             f"Run python -m benchmarks.reach.references {name}."

@@ -16,7 +16,7 @@ import numpy as np
 
 import langevin as lv
 from benchmarks.reach.nuts import moments, r_hat, rounds
-from benchmarks.reach.posteriors import Posterior, flattened, posterior
+from benchmarks.reach.posteriors import Posterior, posterior
 from benchmarks.reach.verdicts import PRECISION, halfwidths
 
 CHAINS, MOST_SECONDS, MOST_R_HAT = 4, 60.0, 1.01
@@ -34,7 +34,7 @@ def nuts(one: Posterior, seed: int) -> dict[str, Any]:
     """NUTS until its own errors say that the same precision is reached, or its minute is over."""
     began = monotonic()
     blocks: list[np.ndarray] = []
-    for block in rounds(one.log_density, flattened(one.theta_0, 0), CHAINS, seed):
+    for block in rounds(one.log_density, one.flattened(one.theta_0, 0), CHAINS, seed):
         blocks.append(block)
         draws = np.concatenate(blocks, axis=1)
         found: dict[str, Any] = moments(draws, (draws - draws.mean(axis=(0, 1))) ** 2)
