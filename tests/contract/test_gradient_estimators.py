@@ -126,7 +126,7 @@ def test_runs_and_counts_its_cost(name):
     )  # fmt: skip
     assert ledger.cost == len(ledger.chains) * VISITS.get(name, 20 * BATCH)
     assert ledger.finite.all() and np.isfinite(ledger.draws.grad).all()
-    assert ledger.names == ("shift[0]", "slope")
+    assert ledger.names == ("slope", "shift[0]")
 
 
 def test_a_hashable_custom_gradient_needs_no_registration():
