@@ -211,10 +211,10 @@ def runs_of(name: str, count: int, record: Record, pool: ProcessPoolExecutor) ->
 
 def row(name: str, runs: list[dict[str, Any]], without: str) -> tuple[str, ...]:
     """A line of the table; `without` is what the minibatch method says."""
-    halves = {kind: np.array([run["halves"][kind] for run in runs], float) for kind in runs[0]["halves"]}
-    spread = {kind: np.std([run["errors"][kind] for run in runs], axis=0) for kind in halves}
-    width = max(float(np.nanmedian(np.nanmedian(halves[kind], axis=0) / (1.96 * spread[kind]))) for kind in halves)
-    answered = [run for run, half in zip(runs, halves["mean"], strict=True) if np.all(np.isfinite(half))]
+    answered = [run for run in runs if np.all(np.isfinite(run["halves"]["mean"]))]
+    halves = {kind: np.array([run["halves"][kind] for run in answered]) for kind in runs[0]["halves"]}
+    spread = {kind: np.std([run["errors"][kind] for run in answered], axis=0) for kind in halves}
+    width = max(float(np.median(np.median(halves[kind], axis=0) / (1.96 * spread[kind]))) for kind in halves)
     return (
         name,
         str(len(case_of(name).mean)),

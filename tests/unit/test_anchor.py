@@ -277,3 +277,14 @@ def test_the_books_stay_out_of_compiled_code():
     first, second = (lv.laplace(PROPER, (X, Y), start) for start in (np.zeros(3), np.full(3, 5.0)))
     assert first.cost != second.cost
     assert jax.tree.structure(first) == jax.tree.structure(second)
+
+
+def test_the_climb_begins_where_the_user_said_whatever_the_order_of_names():
+    """Keys that are not in the order of the alphabet: a start at one of two modes must not become one at the other."""
+
+    def log_prior(theta):
+        squares = [(theta["b"] - side) ** 2 + (theta["a"] + side) ** 2 for side in (5.0, -5.0)]
+        return jnp.logaddexp(-0.5 * squares[0], -0.5 * squares[1])
+
+    anchor = lv.laplace(lv.Target(log_prior), None, {"b": np.array(4.0), "a": np.array(-4.0)})
+    np.testing.assert_allclose(anchor.theta, [5.0, -5.0], atol=1e-5)

@@ -57,7 +57,7 @@ def laplace(target: Target, data: PyTree, theta_0: PyTree, *, max_steps: int = 1
         raise ValueError(f"max_steps must be at least 1, got {max_steps}. Leave it at 100.")
     layout = Layout.of(theta_0)
     source = None if data is None else as_source(data)
-    flat = np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(theta_0)])
+    flat = layout.flat(theta_0)
     twin = apart(target)
     num_data = 1 if source is None else source.num_data
     with own_programs(), jax.enable_x64(True):
