@@ -9,8 +9,10 @@ of that average. Messages and bytes are counted, not sent: a message is one arra
 """
 
 import argparse
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from time import process_time
 from typing import Any
 
@@ -170,11 +172,33 @@ def methods() -> dict[str, Callable[[Cut, int], Found]]:
     }
 
 
+def measured(cut: Cut, runs: int, truth: lv.Result, record: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What each method found, from the record where it is there: a run that was cut off goes on."""
+    known = json.loads(record.read_text()) if record.exists() else {}
+    sd = truth.sd.value
+    for name, run in methods().items():
+        key = f"{cut.name}, {name}, {runs} runs"
+        if key not in known:
+            found = [run(cut, seed) for seed in range(1, runs + 1)]
+            known[key] = {
+                "means": [float(np.max(np.abs(one.mean - truth.mean.value) / sd)) for one in found],
+                "sds": [float(np.max(np.abs(one.sd / sd - 1.0))) for one in found],
+                "status": ", ".join(sorted({one.status for one in found} - {""})),
+                "messages": found[0].messages,
+                "bytes": found[0].bytes,
+                "seconds": float(np.mean([one.seconds for one in found])),
+            }
+            record.write_text(json.dumps(known, indent=1))
+        yield name, known[key]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=4, help="seeds of each method")
+    parser.add_argument("--record", type=Path, default=Path("build/shards.json"), help="what is measured so far")
     output_option(parser)
     options = parser.parse_args()
+    options.record.parent.mkdir(parents=True, exist_ok=True)
     page = Page(options.output)
     page.say(BEFORE)
     for cut in cuts():
@@ -182,24 +206,18 @@ def main() -> None:
         sd = truth.sd.value
         page.say(f"\n## {cut.name[0].upper()}{cut.name[1:]}\n")
         bars = max(np.max(truth.mean.stderr / sd), np.max(truth.sd.stderr / sd))
-        page.say(f"Truth: `lv.sample(..., passes=200)`, status `{truth.status}`, known to {bars:.1g} sds.\n")
+        page.say(
+            f"Truth: `lv.sample(..., passes=200)`, status `{truth.status}`, known to {bars:.1g} sds. "
+            f"{options.runs} seeds.\n"
+        )
         page.say("| method | error of means, sds | error of sds, relative | status | messages | kB sent | seconds |")
         page.say("|---|---|---|---|---|---|---|")
-        for name, run in methods().items():
-            found = [run(cut, seed) for seed in range(1, options.runs + 1)]
-            errors = [
-                np.array([np.max(np.abs(part)) for part in parts])
-                for parts in zip(
-                    *(((one.mean - truth.mean.value) / sd, one.sd / sd - 1.0) for one in found), strict=True
-                )
-            ]
-            bars = [np.std(part, ddof=1) / np.sqrt(len(part)) for part in errors]
-            cells = [f"{e.mean():.2g} +- {b:.1g}" for e, b in zip(errors, bars, strict=True)]
-            words = sorted({one.status for one in found} - {""})
-            seconds = np.mean([one.seconds for one in found])
+        for name, one in measured(cut, options.runs, truth, options.record):
+            errors = [np.array(one[part]) for part in ("means", "sds")]
+            cells = [f"{e.mean():.2g} +- {e.std(ddof=1) / np.sqrt(len(e)):.1g}" for e in errors]
             page.say(
-                f"| {name} | {cells[0]} | {cells[1]} | {', '.join(words)} | {found[0].messages} "
-                f"| {found[0].bytes / 1e3:.0f} | {seconds:.1f} |"
+                f"| {name} | {cells[0]} | {cells[1]} | {one['status']} | {one['messages']} "
+                f"| {one['bytes'] / 1e3:.0f} | {one['seconds']:.1f} |"
             )
     page.say(AFTER)
     page.write()
