@@ -170,7 +170,7 @@ def stability(
     num_random, seed = whole_number("num_random", num_random, 0, try_this=16), whole_number("seed", seed, 0)
     layout = Layout.of(theta_0)
     source = None if data is None else as_source(data)
-    centre = np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(theta_0)])
+    centre = layout.flat(theta_0)
     likelihood = None if target.log_likelihood is None else isolated(target.log_likelihood)
     apart = Target(isolated(target.log_prior), likelihood)
     with jax.enable_x64(True):
