@@ -106,7 +106,7 @@ def truth(path):
         grad, hessian, _ = derivatives(theta, few)
         theta = theta + np.linalg.solve(hessian, grad)
     sigma = np.linalg.inv(hessian) * few / len(z)
-    for _ in range(2):
+    for _ in range(3):
         grad, hessian, third = derivatives(theta, len(z), sigma)
         sigma = np.linalg.inv(hessian)
         theta = theta + sigma @ grad
@@ -147,19 +147,19 @@ def sample(path, precision):
     with watched(readings):
         result = lv.sample(TARGET, path, jnp.zeros(COLUMNS), precision=precision)
     seconds = time.monotonic() - began
-    mean, sd = truth(path)
-    off = (result.mean.value - mean) / sd
-    ratio = result.sd.value / sd - 1.0
-    z_mean = (result.mean.value - mean) / result.mean.stderr
     print(result.explain())
     print(f"N = {result.plan.num_data:,}, precision {precision}: status {result.status}")
     print(f"{seconds:.0f} s, of which set-up {result.plan.setup_seconds:.0f} s; {result.passes:.4f} passes sampled,")
     print(f"{result.passes * result.plan.num_data:,.0f} datum visits, {result.session.seconds:.1f} s of sampling")
+    print(f"anonymous memory at most {readings[0] / 1e9:.2f} GB", flush=True)
+    mean, sd = truth(path)
+    off = (result.mean.value - mean) / sd
+    ratio = result.sd.value / sd - 1.0
+    z_mean = (result.mean.value - mean) / result.mean.stderr
     print(f"largest error of a mean {np.abs(off).max():.6f} sds, of an sd {np.abs(ratio).max():.6f} of itself")
     bars = [1.96 * (one.stderr / sd).max() for one in (result.mean, result.sd)]
     print(f"the widest 95% bar of a mean {bars[0]:.6f} sds, of an sd {bars[1]:.6f}")
     print(f"z of the means: rms {np.sqrt(np.mean(z_mean**2)):.2f}, largest {np.abs(z_mean).max():.2f}")
-    print(f"anonymous memory at most {readings[0] / 1e9:.2f} GB")
 
 
 def steps(path, rounds, num_steps):
