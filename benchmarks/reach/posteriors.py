@@ -35,10 +35,6 @@ class Posterior:
     double: bool = False
     swap: Callable[[PyTree], PyTree] | None = None
 
-    def __post_init__(self) -> None:
-        # JAX's own order of the leaves, in which `flattened` and the stored references are.
-        object.__setattr__(self, "theta_0", jax.tree.map(lambda leaf: leaf, self.theta_0))
-
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the flat parameters, d of them."""

@@ -48,6 +48,7 @@ def fit(
     weights: Annotated[str | None, typer.Option(help="A column.")] = None,
     offset: Annotated[str | None, typer.Option(help="A column.")] = None,
     trials: Annotated[str | None, typer.Option(help="A column, for the binomial family.")] = None,
+    levels: Annotated[str | None, typer.Option(help="Of the response, in order: low,medium,high.")] = None,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave incomplete rows out.")] = False,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for summary.csv and the run itself.")] = None,
@@ -70,6 +71,7 @@ def fit(
             weights=weights,
             offset=offset,
             trials=trials,
+            levels=None if levels is None else levels.split(","),
             seed=seed,
             missing="drop" if drop_missing else "refuse",
             precision=precision,
@@ -79,13 +81,11 @@ def fit(
         if out is not None:
             found.save(out)
             found.to_dataframe().to_csv(out / "summary.csv")
-    except (ValueError, OSError, ImportError, AnchorError, Diverged, OutOfTime) as error:
+    except (ValueError, ArithmeticError, OSError, ImportError, AnchorError, Diverged, OutOfTime) as error:
         if debug:
             raise
-        _refuse(error)
+        _refuse(ValueError(str(error).replace("missing='drop'", "--drop-missing")))
     print(found)
-    if found.dropped:
-        print(f"{found.dropped} rows with missing values were left out.")
     raise typer.Exit(0 if found.status == "ok" else 1)
 
 

@@ -62,6 +62,14 @@ class Inside:
             return self.crew.tampered(self.host.answer(self.pending.popleft(), lambda: None))
 
 
+@pytest.fixture(autouse=True)
+def own_setting():
+    """A worker sets the precision of its process, which is this one here."""
+    before = jax.config.read("jax_enable_x64")
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
 def test_the_anchor_has_the_same_bits(tmp_path):
     source, engine = lv.DataSource.of(X), Here(tmp_path)
     with shared_set_up(engine, TARGET, source):

@@ -12,6 +12,7 @@ from scipy import stats
 import langevin as lv
 from langevin.regression.design import design
 from langevin.regression.families import FAMILIES, cuts
+from langevin.regression.fitting import response
 from langevin.regression.model import Model
 from langevin.regression.priors import Prior, read, together
 
@@ -99,7 +100,7 @@ def test_the_linear_predictor_is_on_the_scale_of_the_data():
     found = design("y ~ x + year + C(colour)", TABLE)
     x, z = found.matrices(TABLE)
     assert found.names == ["Intercept", "x", "year", "C(colour)[T.green]", "C(colour)[T.red]"]
-    model = Model.of(found, FAMILIES["gaussian"], x, z, TABLE.y.to_numpy(), (), None)
+    model = Model.of(found, FAMILIES["gaussian"], x, z, TABLE.y.to_numpy(), np.zeros(N), (), None)
     beta = np.array([200.0, 1.0, -0.1, 0.3, 0.2])
     theta = {"coefficients": jnp.asarray(beta, jnp.float32), "log sigma": jnp.float32(0.0)}
     eta = model.predictor(theta, model.rows(x, z, np.zeros(N)))
@@ -111,7 +112,7 @@ def test_the_default_prior_is_about_the_intercept_at_the_means():
     found = design("y ~ x + year", TABLE)
     x, z = found.matrices(TABLE)
     y = TABLE.y.to_numpy()
-    model = Model.of(found, FAMILIES["gaussian"], x, z, y, (), None)
+    model = Model.of(found, FAMILIES["gaussian"], x, z, y, np.zeros(N), (), None)
 
     def log_prior(beta):
         return model.log_prior({"coefficients": jnp.asarray(beta, jnp.float32), "log sigma": jnp.float32(0.3)})
@@ -185,6 +186,11 @@ def test_rows_with_missing_values_are_refused_or_dropped_and_counted():
         ("y ~ x", {"priors": {"x": "normal(0)"}}, "priors['x'] must be"),
         ("y ~ x", {"weights": "w"}, "weights must name a column"),
         ("y ~ x", {"missing": "ignore"}, "missing must be"),
+        ("y ~ x", {"weights": -np.ones(N)}, "weights must be 0 or more"),
+        ("np.log(y) ~ x", {}, "A transformed response is a column to make first"),
+        ("y ~ x + (1 + C(colour) | town)", {}, "without inner brackets"),
+        ("colour ~ x", {"family": "ordinal"}, "levels must be given for an ordinal response in words"),
+        ("colour ~ x", {"family": "ordinal", "levels": ["red", "blue"]}, "levels must list every level"),
     ],
 )
 def test_bad_input_is_named(formula, more, message):
@@ -208,10 +214,55 @@ def test_a_level_that_was_not_seen_is_refused_in_predictions():
         found.matrices(pandas.DataFrame({"colour": ["violet"]}))
 
 
+def test_a_prediction_takes_the_offset_of_the_fit_or_asks_for_it():
+    table = {"x": TABLE.x, "log_days": np.full(N, 3.0), "count": np.random.default_rng(1).poisson(20.0, N)}
+    found = lv.fit(table, "count ~ x", family="poisson", offset="log_days", passes=40)
+    new = {"x": [0.0], "log_days": [3.0]}
+    assert 18 < found.predict(new)["mean"][0] < 22
+    with pytest.raises(ValueError, match="offset must be given, since the fit had one"):
+        found.predict({"x": [0.0]})
+    # The prior is about the rate for an offset of zero, where the intercept is.
+    assert abs(found.model.priors["Intercept"].numbers[0] - np.log(20.0 / np.exp(3.0))) < 0.1
+
+
+def test_levels_have_the_order_that_the_user_gives():
+    levels = ["low", "medium", "high"]
+    words = np.array(levels)[np.digitize(TABLE.x, [-0.5, 0.5])]
+    y, seen = response(pandas.Series(words), FAMILIES["ordinal"], "size", levels)
+    assert seen == tuple(levels) and np.array_equal(y, np.digitize(TABLE.x, [-0.5, 0.5]))
+    ordered = pandas.Series(pandas.Categorical(words, categories=levels, ordered=True))
+    assert response(ordered, FAMILIES["ordinal"], "size", None)[1] == tuple(levels)
+
+
+def test_the_prior_of_an_ordinal_response_does_not_feel_where_a_predictor_has_its_zero():
+    y, theta = (
+        np.digitize(TABLE.x, [-0.5, 0.5]).astype(float),
+        {"coefficients": jnp.array([0.4]), "cuts": jnp.array([0.3, 0.1])},
+    )
+    found = design("y ~ year", TABLE, level=False)
+    x, z = found.matrices(TABLE)
+    shifted = Model.of(found, FAMILIES["ordinal"], x - 2018.0, z, y, np.zeros(N), (0, 1, 2), None)
+    model = Model.of(found, FAMILIES["ordinal"], x, z, y, np.zeros(N), (0, 1, 2), None)
+    moved = {**theta, "cuts": theta["cuts"].at[0].add(0.4 * 2018.0)}
+    assert_allclose(float(model.log_prior(moved)), float(shifted.log_prior(theta)), rtol=1e-3)
+
+
+def test_outcomes_at_the_end_of_their_range_have_a_start():
+    for family, more in (("poisson", {}), ("binomial", {"trials": np.full(N, 3)})):
+        table = TABLE.assign(count=0 if family == "poisson" else 3)
+        assert np.isfinite(lv.fit(table, "count ~ x", family=family, passes=20, **more).mean.value).all()
+
+
+def test_binomial_predictions_are_counts_of_the_trials():
+    table = TABLE.assign(n=10, k=RNG.binomial(10, 0.4, N))
+    found = lv.fit(table, "k ~ x", family="binomial", trials="n", passes=20).predict({"x": [0.0], "n": [1000]})
+    assert abs(found["mean"][0] - 0.4) < 0.1 and 300 < found["predicted_lower"][0] < found["predicted_upper"][0] < 500
+
+
 def test_groups_are_integrated_out_in_the_joint_density():
     found = design("late ~ x + (1 + x | town)", TABLE)
     x, z = found.matrices(TABLE)
-    model = Model.of(found, FAMILIES["bernoulli"], x, z, TABLE.late.to_numpy(float), (), None)
+    model = Model.of(found, FAMILIES["bernoulli"], x, z, TABLE.late.to_numpy(float), np.zeros(N), (), None)
     theta = jax.tree.map(jnp.asarray, model.theta_0(TABLE.late.to_numpy(float)))
     assert model.names[2:] == ("log sd(Intercept | town)", "log sd(x | town)", "atanh cor(x, Intercept | town)")
     assert [np.size(part) for part in theta.values()] == [2, 2, 1]

@@ -10,9 +10,10 @@ class Progress:
     """
 
     def __init__(self, before: int, total: int, chains: int, enabled: bool | None, doing: str = "") -> None:
-        self._before, self._total, self._chains = before, total, chains
+        self._total, self._chains = total, chains
         self._head = f"langevin, {doing}:" if doing else "langevin"
         self._line = Line(enabled)
+        self._first: tuple[int, float] | None = None
 
     def update(self, done: int) -> None:
         """Tells that `done` transitions are complete."""
@@ -23,7 +24,11 @@ class Progress:
         self._line.close(lambda seconds: self._text(done, seconds))
 
     def _text(self, done: int, seconds: float) -> str:
-        rate = (done - self._before) / max(seconds, 1e-9)
+        # The first block compiles: its pace says nothing about the rest.
+        if self._first is None:
+            self._first = done, seconds
+        before, start = self._first
+        rate = (done - before) / max(seconds - start, 1e-9)
         pace = "started"
         if rate:
             pace = f"{rate * self._chains:.3g} chain-steps/s  {clock((self._total - done) / rate)} left"

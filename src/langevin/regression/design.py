@@ -62,7 +62,11 @@ def as_table(data: Any) -> Table:
         table = pandas.DataFrame(dict(data))
     elif isinstance(data, str) or hasattr(data, "__fspath__"):
         name = str(data)
-        table = pandas.read_parquet(name) if name.endswith(".parquet") else pandas.read_csv(name)
+        try:
+            table = pandas.read_parquet(name) if name.endswith(".parquet") else pandas.read_csv(name)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or _first_line(error)
+            raise ValueError(f"data must be a table in a .csv or .parquet file, got {name}: {reason}") from error
     else:
         raise ValueError(
             f"data must be a data frame, a dict of columns, or the path of a .csv or .parquet file, got "
@@ -103,15 +107,24 @@ def design(formula: str, table: Table, level: bool = True) -> Design:
     fixed = _GROUP_TERM.sub("", right).strip() or "1"
     fixed = fixed.removeprefix("+").strip()
     group = terms[0][1].strip() if terms else None
-    for column in [left.strip(), *([group] if group else [])]:
+    if "|" in fixed:
+        raise ValueError(
+            f"formula must have group terms without inner brackets, got {formula!r}. Make 0/1 columns of what varies, "
+            f"and write (1 + red | town)."
+        )
+    response = left.strip().strip("`")
+    for column in [response, *([group] if group else [])]:
         if column not in table.columns:
-            raise ValueError(f"formula must name columns of the data, got {column!r}. {_there(table)}")
+            raise ValueError(
+                f"formula must name columns of the data, got {column!r}. {_there(table)} A transformed response is a "
+                f"column to make first."
+            )
     try:
         specs = [None if text is None else Formula(text) for text in (fixed, terms[0][0] if terms else None)]
     except FormulaicError as error:
         raise ValueError(f"formula must be readable, got {formula!r}: {_first_line(error)}") from error
     built = [None if spec is None else _built(spec, table, formula).model_spec for spec in specs]
-    return Design(formula, left.strip(), built[0], built[1], group, level)
+    return Design(formula, response, built[0], built[1], group, level)
 
 
 def _built(spec: Any, table: Table, formula: str) -> Any:

@@ -153,7 +153,7 @@ FAMILIES = {
             "binomial",
             lambda eta, y, more: y[0] * log_sigmoid(eta) + (y[1] - y[0]) * log_sigmoid(-eta),
             lambda eta, more: sigmoid(eta),
-            _binary_draw,
+            lambda rng, mean, more: rng.binomial(more["trials"].astype(int), mean),
             "numbers of successes, whole and at most the trials", _counts, _logit,
         ),
         Family(

@@ -39,7 +39,9 @@ class Model:
     levels: tuple[Any, ...]
 
     @classmethod
-    def of(cls, design: Design, family: Family, x: Floats, z: Floats, y: Floats, levels: tuple, priors: Any) -> "Model":
+    def of(
+        cls, design: Design, family: Family, x: Floats, z: Floats, y: Floats, offset: Floats, levels: tuple, priors: Any
+    ) -> "Model":
         """With the default priors of `lv.fit`, except where the user gives others."""
         unit = float(np.std(y)) if family.scaled and np.std(y) > 0 else 1.0
         # The intercept's place, and its alone, stays where it is.
@@ -48,7 +50,7 @@ class Model:
         )
         defaults = {}
         for k, (name, sd) in enumerate(zip(design.names, _spread(x), strict=True)):
-            centre = family.link(float(np.mean(y))) if k == design.intercept and not family.levels else 0.0
+            centre = _usual(family, y) - offset.mean() if k == design.intercept and not family.levels else 0.0
             defaults[name] = laws.Prior("normal", (centre, laws.SCALE * unit / sd))
         chosen, spreads = laws.chosen(defaults, priors), unit / _spread(z)
         return cls(design, family, chosen, np.where(at_zero, 0.0, x.mean(axis=0)), unit, spreads, levels)
@@ -86,7 +88,7 @@ class Model:
         p, K = len(self.design.names), self._columns
         theta: dict[str, Any] = {"coefficients": np.zeros((p, K) if K else p, np.float32)}
         if self.design.intercept is not None and not self.family.levels:
-            theta["coefficients"][self.design.intercept] = self.family.link(float(np.mean(y)))
+            theta["coefficients"][self.design.intercept] = self.priors["Intercept"].numbers[-2]
         for name in self.family.more:
             theta[name] = np.float32(np.log(np.std(y)) if name == "log sigma" and np.std(y) > 0 else 0.0)
         if self.family.name == "ordinal":
@@ -134,7 +136,8 @@ class Model:
         for name, log_density in self.family.more.items():
             value = value + log_density(theta[name] - (np.log(self.unit) if name == "log sigma" else 0.0))
         if "cuts" in theta:
-            value = value - 0.5 * jnp.sum((theta["cuts"] / 3.0) ** 2)
+            at_means = theta["cuts"].at[0].add(-jnp.asarray(self.centre, jnp.float32) @ beta)
+            value = value - 0.5 * jnp.sum((at_means / 3.0) ** 2)
         if "log_sd" in theta:
             log_sd = theta["log_sd"] - np.log(self.spreads).astype(np.float32)
             value = value + jnp.sum(log_sd - jnp.exp(log_sd))
@@ -159,6 +162,12 @@ class Model:
             return Target(self.log_prior, self.log_likelihood), {k: v for k, v in rows.items() if k != "z"}
         joint = marginal(self.log_joint, latent=len(self.design.varying_names))
         return Target(self.log_prior, joint), groups(rows, by=labels)
+
+
+def _usual(family: Family, y: Floats) -> float:
+    """The link of the mean response, kept off the ends of its range by half an observation."""
+    mean = float(np.mean(y)) if family.scaled else (float(np.sum(y)) + 0.5) / (len(y) + 1.0)
+    return family.link(mean)
 
 
 def _spread(columns: Floats) -> Floats:

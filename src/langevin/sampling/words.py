@@ -77,7 +77,8 @@ def _verdict(result: "Result") -> list[str]:
     lines += _missed(result)
     refused = any(trouble.refused for trouble in result.troubles)
     if result.status == "ok":
-        return [*lines, f"Status ok: nothing speaks against these error bars{_modes_seen(result)}."]
+        which = "these error bars" if result.quantiles().status == "ok" else "the error bars of means and sds"
+        return [*lines, f"Status ok: nothing speaks against {which}{_modes_seen(result)}."]
     head = "Do NOT trust these numbers; no interval is given" if refused else "Read with care"
     said = [f"- {trouble.status}: {trouble.text}" for trouble in result.troubles]
     named = {trouble.status for trouble in result.troubles}
