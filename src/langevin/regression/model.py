@@ -44,16 +44,17 @@ class Model:
     ) -> "Model":
         """With the default priors of `lv.fit`, except where the user gives others."""
         unit = float(np.std(y)) if family.scaled and np.std(y) > 0 else 1.0
-        # The intercept's place, and its alone, stays where it is.
-        at_zero = (
-            np.arange(x.shape[1]) == design.intercept if design.intercept is not None else np.ones(x.shape[1], bool)
-        )
+        # Columns are centred where an intercept, or the cuts of an ordinal response, take up their means.
+        centred = design.intercept is not None or family.name == "ordinal"
+        at_zero = np.arange(x.shape[1]) == (-1 if design.intercept is None else design.intercept)
         defaults = {}
         for k, (name, sd) in enumerate(zip(design.names, _spread(x), strict=True)):
             centre = _usual(family, y) - offset.mean() if k == design.intercept and not family.levels else 0.0
             defaults[name] = laws.Prior("normal", (centre, laws.SCALE * unit / sd))
         chosen, spreads = laws.chosen(defaults, priors), unit / _spread(z)
-        return cls(design, family, chosen, np.where(at_zero, 0.0, x.mean(axis=0)), unit, spreads, levels)
+        return cls(
+            design, family, chosen, np.where(at_zero | (not centred), 0.0, x.mean(axis=0)), unit, spreads, levels
+        )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
