@@ -14,7 +14,7 @@ import pytest
 import langevin as lv
 from benchmarks.references import reference
 from benchmarks.targets import problem
-from tests.statistical.test_honesty import REFUSALS, Case, Deaf, grid, lies, words
+from tests.statistical.test_honesty import Case, Deaf, grid, lies, words
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -96,11 +96,16 @@ def zero_counts(sd, passes=600):
 
 
 def labels(num_data):
-    """An equal mixture of two normals with both means unknown: two equal modes, means 0 by symmetry; sds not needed."""
+    """An equal mixture of two normals with both means unknown: two modes of equal mass, each other's mirror images."""
     rng = np.random.default_rng(1)
     y = (2.0 * rng.choice([-1.0, 1.0], num_data) + rng.standard_normal(num_data)).astype(np.float32)
+
+    def log_density(a, b):
+        terms = (np.logaddexp(-0.5 * (v - a) ** 2, -0.5 * (v - b) ** 2) for v in y.astype(float))
+        return -0.005 * (a**2 + b**2) + sum(terms)
+
     target = lv.Target(normal(10.0), lambda t, y: jnp.logaddexp(-0.5 * (y - t[0]) ** 2, -0.5 * (y - t[1]) ** 2))
-    return Case(target, jnp.array([1.0, -1.0]), None, y, 200)
+    return Case(target, jnp.array([1.0, -1.0]), plane(log_density, (-4.0, 4.0), (-4.0, 4.0)), y, 200)
 
 
 def clusters():
@@ -245,6 +250,7 @@ def test_a_neural_network_runs_in_little_memory_and_is_not_trusted_blindly():
     result = lv.sample(target, {"x": x, "y": y.astype(np.int32)}, theta_0, passes=20, progress=False)
     # Kilobytes on Linux.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2_000_000
-    assert not isinstance(result, REFUSALS) and result.status != "ok"
-    assert "No search for other modes" in result.explain()
+    # Eight draws a chain are too few, whatever the chains did; and no table of 10^4 rows is printed.
+    assert result.status == "too_few_batches" and "Extend the run" in str(result)
+    assert not np.any(result.expectation(network, data={"x": x[:50], "y": y[:50]}).statuses == "ok")
     assert len(str(result).splitlines()) < 60

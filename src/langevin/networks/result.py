@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from langevin.analysis.statuses import worse
+from langevin.analysis.statuses import BY_WORD, worse
 from langevin.analysis.value import Estimate
 from langevin.data.source import ArraySource
 from langevin.networks.averages import BatchMeans, batch_means
@@ -136,11 +136,13 @@ class NetworkResult:
     def troubles(self) -> tuple[Trouble, ...]:
         """What stands against trusting any prediction of the run, each with its status and a remedy."""
         found = []
-        for word, seen in (("not_mixed", "the chains disagree about"), ("transient", "the start still shows in")):
-            share = float(np.mean(self.fit.statuses == word))
-            if share > _MOST_DOUBTFUL:
-                text = f"{seen} {share:.0%} of the data that were looked at. Run for longer, or use a narrower prior."
-                found.append(Trouble(word, text))
+        doubtful = self.fit.statuses[self.fit.statuses != "ok"]
+        if doubtful.size > _MOST_DOUBTFUL * self.fit.statuses.size:
+            kinds, counts = np.unique(doubtful, return_counts=True)
+            word = str(kinds[np.argmax(counts)])
+            share = counts.max() / self.fit.statuses.size
+            text = f"for {share:.0%} of the data that were looked at, {BY_WORD[word].meaning}. {BY_WORD[word].remedy}"
+            found.append(Trouble(word, text))
         if self.relative_bias > _MOST_BIAS:
             found.append(
                 Trouble(
