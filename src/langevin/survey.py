@@ -8,9 +8,11 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import lax
 
 from langevin.anchor import Anchor
-from langevin.anchor.passes import Passes, differentiate
+from langevin.anchor.ascent import climb
+from langevin.anchor.passes import Passes, differentiate, log_likelihood, log_prior
 from langevin.anchor.roots import pull, push
 from langevin.data.source import DataSource
 from langevin.limits import checkpoint, set_up
@@ -25,24 +27,24 @@ _STREAM = 0x53555256
 _SPREADS = (20.0, 40.0, 80.0)
 _PAIRS, _MANY_PARAMETERS = 2, 500
 _MOST_SWAPPED = 4
-_MAX_EVALUATIONS = 30
-_MAX_INNER_STEPS = 12
 # The whole Hessian comes with the anchor's program; beyond this its products with single vectors are quicker.
 _WHOLE_HESSIAN_UP_TO = 64
-# A start is too deep if log pi falls short of the mode's by ten times what it would in a Gaussian, |y|^2/2.
-_DEEPEST = 5.0
 # A mode counts if its Laplace mass is above exp(-15) = 3e-7 of the anchor's.
 _LOG_MASS = 15.0
 # Scales on which mass far from the mode is looked for, draws of each, and the bulk's border, a normal tail of 1e-6.
 _FAR_SPREADS, _FAR_DRAWS, _BORDER = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0), 4, 4.753
+# Inner radii of the shells in which a mode narrower than the anchor's is looked for, and points of each. A mode with a
+# third of its sds is uphill from a share .4, .07, .015, .004, .001 of the points about its distance in 1, ..., 5
+# dimensions: beyond that, of too few for any number that can be afforded.
+_SHELLS, _PROBES, _FEW_PARAMETERS = (4.0, 8.0, 16.0, 32.0, 64.0), 200, 5
 
 
 @dataclass(frozen=True)
 class Survey:
     """Where ascents from `num_starts` dispersed points ended.
 
-    Starts are anchor + L z with z normal, sds `spread` (in posterior sds, in turn), from the anchor at `home`, and the
-    anchor itself with entries of its arrays swapped.
+    Starts are anchor + L z with z normal, sds `spread` (in posterior sds, in turn), from the anchor at `home`; the
+    anchor itself with entries of its arrays swapped; and, for few parameters, the most likely of many random points.
     `elsewhere`: ended at another mode whose Laplace mass on the rows used matters; `modes`: those modes, (k, d), flat,
     the heaviest first; `log_mass`: the logarithm of each one's mass over that of the anchor's; `lost`: ended nowhere
     within the allowed steps, or where there is no mass to speak of. The others came back. No starts: not surveyed.
@@ -75,7 +77,8 @@ def survey(
     With fewer than all N rows the likelihood is scaled by N/rows and starts spread by sqrt(N/rows) more, the resolution
     of such a sample; the reference is the mode that it has uphill from the anchor. `known` are flat points to climb
     from as well. Without a dense anchor nothing is known about the scales on which to look: no starts. Beyond 500
-    parameters 6 dispersed ones. Cost: rows a Newton step, about ten steps a start.
+    parameters 6 dispersed ones; up to 5 parameters also the best of 200 points in each of five shells. Cost: rows a
+    Newton step, about ten steps a start, and rows a point.
     """
     d = anchor.layout.size
     if not anchor.dense:
@@ -91,10 +94,13 @@ def survey(
     with own_programs(), jax.enable_x64(True), np.errstate(all="ignore"):
         shape = _Shape(apart(target), source, anchor, picked, power)
         starts = np.concatenate([starts, shape.y(np.concatenate([_swapped(anchor), np.reshape(known, (-1, d))]))])
-        reference = _climb(shape, np.zeros(d), None)
-        climbs = [_climb(shape, start, reference) for start in starts]
-        back = [bool(np.linalg.norm(climb.end - reference.end) < 1.0) for climb in climbs]
-        others = [climb.end for climb, home in zip(climbs, back, strict=True) if climb.settled and not home]
+        probes = len(_SHELLS) * _PROBES if d <= _FEW_PARAMETERS else 0
+        if probes:
+            starts = np.concatenate([starts, _probed(shape, d, rng)])
+        reference = climb(shape.at, np.zeros(d), None)
+        climbs = [climb(shape.at, start, reference) for start in starts]
+        back = [bool(np.linalg.norm(one.end - reference.end) < 1.0) for one in climbs]
+        others = [one.end for one, home in zip(climbs, back, strict=True) if one.settled and not home]
         modes, which = _distinct(np.reshape(others, (-1, d)))
         whole = shape.log_mass(reference.end) if len(modes) else 0.0
         log_mass = np.array([shape.log_mass(mode) - whole for mode in modes])
@@ -103,7 +109,7 @@ def survey(
         # A sample of the rows has a curvature of its own, which rules what it says about the tail.
         far = _far_moment(shape, d, rng) if rows == num_data else 0.0
         found, elsewhere = shape.theta(modes[order]), int(np.sum(matters[which]))
-    evaluations = sum(climb.evaluations for climb in (reference, *climbs))
+    evaluations = sum(one.evaluations for one in (reference, *climbs))
     return Survey(
         num_starts=len(starts),
         spread=tuple(float(s * np.sqrt(power)) for s in _SPREADS),
@@ -113,7 +119,8 @@ def survey(
         modes=found,
         log_mass=log_mass[order],
         far=far,
-        cost=(evaluations + _FAR_DRAWS * len(_FAR_SPREADS)) * rows,
+        # Of a gradient's cost a value is a third.
+        cost=(evaluations + _FAR_DRAWS * len(_FAR_SPREADS) + probes // 3) * rows,
     )
 
 
@@ -127,6 +134,7 @@ class _Shape:
         self._differentiate, self._power = passes.differentiate, power
         self._centre, self._root = anchor.theta, (np.sqrt(power) * anchor.root[0],)
         self._whitened = partial(_whitened, target, anchor.layout, anchor.theta, jax.device_put(self._root[0]), power)
+        self._valued = partial(_values, target, anchor.layout, power)
         self._num_rows = 0 if picked is None else len(picked)
         # As many rows as in the passes over all the data, so that their program serves; those beyond do not count.
         self._batch = None
@@ -158,6 +166,12 @@ class _Shape:
         checkpoint("looking for other modes")
         return [np.asarray(part) for part in self._whitened(y, v, self._batch, self._num_rows)]
 
+    def values(self, points: np.ndarray) -> np.ndarray:
+        """Values at many points, (k, d), without derivatives."""
+        checkpoint("looking for other modes")
+        picked = jax.tree.map(lambda leaf: leaf[: self._num_rows], self._batch)
+        return np.asarray(self._valued(self.theta(points), picked))
+
     def log_mass(self, y: np.ndarray) -> float:
         """Laplace approximation to the log mass of a mode, up to a constant; -inf unless the curvature is positive."""
         value, _, times = self.at(y)
@@ -175,6 +189,17 @@ def _whitened(
     prior, likelihood = differentiate(target, layout, centre + root @ y, (root @ v)[None], batch, 0, num_rows)
     parts = [p / power + q for p, q in zip(prior, likelihood or [0.0] * 3, strict=True)]
     return [parts[0], parts[1] @ root, parts[2][0] @ root]
+
+
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
+def _values(target: Target, layout: Layout, power: Any, points: Any, batch: Any) -> Any:
+    """Log prior / power + log likelihood at every point."""
+
+    def at(point: Any) -> Any:
+        value = log_prior(target, layout)(point) / power
+        return value if batch is None else value + log_likelihood(target, layout, batch, True)(point)
+
+    return lax.map(at, points, batch_size=8)
 
 
 def _swapped(anchor: Anchor) -> np.ndarray:
@@ -198,44 +223,6 @@ def _swapped(anchor: Anchor) -> np.ndarray:
     return np.reshape(found, (-1, anchor.layout.size))
 
 
-@dataclass(frozen=True)
-class _Climb:
-    """Where an ascent ended, with what log density, whether that is a stationary point, and what it took."""
-
-    end: np.ndarray
-    value: float
-    settled: bool
-    evaluations: int
-
-
-def _climb(shape: _Shape, start: np.ndarray, reference: _Climb | None) -> _Climb:
-    """Newton's method with a trust region, until a stationary point, the reference's surroundings or the last step."""
-    y, value, grad, times = start, -np.inf, np.zeros_like(start), None
-    trial, gain, bounded, radius = start, 1.0, False, max(float(np.linalg.norm(start)), 1.0)
-    evaluations, settled = 0, False
-    while not settled and radius > 1e-9 and evaluations < _MAX_EVALUATIONS:
-        if reference is not None and np.linalg.norm(y - reference.end) < 1.0:
-            break
-        evaluations += 1
-        new_value, new_grad, new_times = shape.at(trial)
-        usable = np.isfinite(new_value) and bool(np.all(np.isfinite(new_grad)))
-        if reference is not None:
-            usable &= not new_value < reference.value - _DEEPEST * (len(start) + np.sum(trial**2))
-        ratio = (new_value - value) / gain if usable else -np.inf
-        if np.isfinite(value):
-            length = float(np.linalg.norm(trial - y))
-            radius = 0.25 * length if ratio < 0.25 else 3.0 * radius if ratio > 0.75 and bounded else radius
-        if ratio > 1e-4:
-            y, value, grad, times = trial, new_value, new_grad, new_times
-        if times is None:
-            # A start without a density to climb from is pulled in by halves.
-            trial = 0.5 * trial
-        else:
-            step, gain, bounded = _newton_step(times, grad, radius)
-            trial, settled = y + step, not bounded and 0 <= gain < 1e-8
-    return _Climb(y, value, settled, evaluations)
-
-
 def _far_moment(shape: _Shape, d: int, rng: np.random.Generator) -> float:
     """Largest importance weight times |y|^2/d of draws y ~ N(0, s^2 I) beyond the bulk, at several scales s.
 
@@ -252,36 +239,15 @@ def _far_moment(shape: _Shape, d: int, rng: np.random.Generator) -> float:
     return float(np.exp(min(log_moment[counts].max(initial=-np.inf), 100.0)))
 
 
-def _newton_step(
-    hessian_times: Callable[[np.ndarray], np.ndarray], grad: np.ndarray, radius: float
-) -> tuple[np.ndarray, float, bool]:
-    """Conjugate gradients up the quadratic model, to its top or to the trust region's border (Steihaug, 1983).
-
-    Returns the step, the rise of the model and whether the border stopped it.
-    """
-    step, image, residual, direction, bounded = np.zeros_like(grad), np.zeros_like(grad), grad, grad, False
-    for _ in range(_MAX_INNER_STEPS):
-        if not residual @ residual > 1e-4 * grad @ grad:
-            break
-        curved = -hessian_times(direction)
-        curvature = direction @ curved
-        alpha = residual @ residual / curvature if curvature > 0 else np.inf
-        bounded = bool(curvature <= 0 or np.linalg.norm(step + alpha * direction) >= radius)
-        if bounded:
-            alpha = _to_border(step, direction, radius)
-        remaining = residual - alpha * curved
-        step, image = step + alpha * direction, image + alpha * curved
-        if bounded:
-            break
-        direction = remaining + remaining @ remaining / (residual @ residual) * direction
-        residual = remaining
-    return step, float(grad @ step - 0.5 * step @ image), bounded
-
-
-def _to_border(step: np.ndarray, direction: np.ndarray, radius: float) -> float:
-    """The t >= 0 with |step + t direction| = radius."""
-    a, b, c = direction @ direction, step @ direction, step @ step - radius**2
-    return float((-b + np.sqrt(max(b**2 - a * c, 0.0))) / a)
+def _probed(shape: _Shape, d: int, rng: np.random.Generator) -> np.ndarray:
+    """In each shell the point, among many, whose density is the most above that of the Gaussian approximation."""
+    found = []
+    for inner in _SHELLS:
+        y = rng.standard_normal((_PROBES, d))
+        y *= inner * 2.0 ** rng.random((_PROBES, 1)) / np.linalg.norm(y, axis=1, keepdims=True)
+        excess = shape.values(y) + 0.5 * np.sum(y**2, axis=1)
+        found.append(y[np.argmax(np.where(np.isfinite(excess), excess, -np.inf))])
+    return np.stack(found)
 
 
 def _distinct(ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
