@@ -37,11 +37,12 @@ from langevin.kernels import (  # noqa: E402
     Kernel,
     LeimkuhlerMatthews,
 )
+from langevin.loading import load  # noqa: E402
 from langevin.mixed.covariance import covariance_root  # noqa: E402
 from langevin.mixed.groups import groups  # noqa: E402
 from langevin.mixed.marginal import marginal  # noqa: E402
 from langevin.observables import Marginals, Moments  # noqa: E402
-from langevin.sampling import Forecast, NetworkResult, Plan, Result, forecast, load, plan, resume, sample  # noqa: E402
+from langevin.sampling import Forecast, NetworkResult, Plan, Result, forecast, plan, resume, sample  # noqa: E402
 from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps  # noqa: E402
 from langevin.target import Target, log_sigmoid, sigmoid  # noqa: E402
 from langevin.tuning import Tuned, tune  # noqa: E402

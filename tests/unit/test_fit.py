@@ -12,8 +12,8 @@ from scipy import stats
 import langevin as lv
 from langevin.regression.design import design
 from langevin.regression.families import FAMILIES, cuts
-from langevin.regression.fitting import response
 from langevin.regression.model import Model
+from langevin.regression.preparing import response
 from langevin.regression.priors import Prior, read, together
 
 pandas = pytest.importorskip("pandas")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import langevin as lv
-from langevin.sampling.store import load
+from langevin.loading import load
 from langevin.saving.packing import Packer, Unpacker, pack_layout, unpack_layout
 from langevin.target import Layout
 from tests.unit.saved import Pair, assert_same

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from langevin.sampling.store import load
+from langevin.loading import load
 from langevin.saving import folder
 from tests.unit.saved import assert_same
 

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,29 +14,54 @@ _GROUP_TERM = re.compile(r"\+?\s*\(([^()|]*)\|([^()|]*)\)")
 
 
 @dataclass(frozen=True, eq=False)
+class Terms:
+    """One side of a formula: formulaic's model specification, which knows levels and transforms, and its columns."""
+
+    spec: Any
+    columns: tuple[str, ...]
+
+    @classmethod
+    def learnt(cls, written: Any, table: Table, formula: str) -> "Terms":
+        """Terms as formulaic has read them, with the levels and transforms of these data."""
+        matrix = _built(written, table, formula)
+        return cls(matrix.model_spec, tuple(matrix.columns))
+
+    def rows(self, table: Table, names: Sequence[str], formula: str) -> np.ndarray:
+        """Some of the columns for a table, float64."""
+        matrix = _built(self.spec, table, formula)
+        lost = [name for name in names if name not in matrix.columns]
+        if lost:
+            raise ValueError(
+                f"data must have columns of the kinds that were fitted, got a table without {lost[0]!r}: numbers where "
+                f"there was text, or the other way round. {_there(table)}"
+            )
+        return matrix[list(names)].to_numpy(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
 class Design:
     """A formula with what it learnt from the data: levels, transforms, names of the columns.
 
-    `fixed` and `varying` are formulaic's model specifications, `response` the name on the left, `group` the column of
-    the groups or None. `level` tells whether an intercept is among the coefficients: it codes the levels either way.
+    `response` is the name on the left, `group` the column of the groups or None. `level` tells whether an intercept is
+    among the coefficients: it codes the levels either way.
     """
 
     formula: str
     response: str
-    fixed: Any
-    varying: Any
+    fixed: Terms
+    varying: Terms | None
     group: str | None
     level: bool = True
 
     @property
     def names(self) -> list[str]:
         """Names of the coefficients, in the order of the formula."""
-        return [name for name in self.fixed.column_names if self.level or name != "Intercept"]
+        return [name for name in self.fixed.columns if self.level or name != "Intercept"]
 
     @property
     def varying_names(self) -> list[str]:
         """Names of the effects that vary between groups."""
-        return [] if self.varying is None else list(self.varying.column_names)
+        return [] if self.varying is None else list(self.varying.columns)
 
     @property
     def intercept(self) -> int | None:
@@ -45,10 +70,10 @@ class Design:
 
     def matrices(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
         """Rows of the coefficients and of the varying effects, float64, for any table with the formula's columns."""
-        fixed = _built(self.fixed, table, self.formula)[self.names].to_numpy(np.float64)
+        fixed = self.fixed.rows(table, self.names, self.formula)
         if self.varying is None:
             return fixed, np.zeros((len(table), 0))
-        return fixed, _built(self.varying, table, self.formula).to_numpy(np.float64)
+        return fixed, self.varying.rows(table, self.varying_names, self.formula)
 
 
 def as_table(data: Any) -> Table:
@@ -88,8 +113,18 @@ def _pandas() -> Any:
     return pandas
 
 
-def design(formula: str, table: Table, level: bool = True) -> Design:
-    """Reads the formula and learns its columns from the table; without an intercept unless `level`."""
+@dataclass(frozen=True)
+class Sides:
+    """What a formula says, before any data: the response, the group, and its terms as formulaic reads them."""
+
+    response: str
+    fixed: Any
+    varying: Any
+    group: str | None
+
+
+def sides(formula: str) -> Sides:
+    """Reads a formula; raises where it cannot be read."""
     try:
         from formulaic import Formula
         from formulaic.errors import FormulaicError
@@ -106,25 +141,30 @@ def design(formula: str, table: Table, level: bool = True) -> Design:
         )
     fixed = _GROUP_TERM.sub("", right).strip() or "1"
     fixed = fixed.removeprefix("+").strip()
-    group = terms[0][1].strip() if terms else None
     if "|" in fixed:
         raise ValueError(
             f"formula must have group terms without inner brackets, got {formula!r}. Make 0/1 columns of what varies, "
             f"and write (1 + red | town)."
         )
-    response = left.strip().strip("`")
-    for column in [response, *([group] if group else [])]:
+    try:
+        read = [None if text is None else Formula(text) for text in (fixed, terms[0][0] if terms else None)]
+    except (FormulaicError, SyntaxError) as error:
+        raise ValueError(f"formula must be readable, got {formula!r}: {_first_line(error)}") from error
+    return Sides(left.strip().strip("`"), read[0], read[1], terms[0][1].strip() if terms else None)
+
+
+def design(formula: str, table: Table, level: bool = True) -> Design:
+    """Reads the formula and learns its columns from the table; without an intercept unless `level`."""
+    said = sides(formula)
+    for column in [said.response, *([said.group] if said.group else [])]:
         if column not in table.columns:
             raise ValueError(
                 f"formula must name columns of the data, got {column!r}. {_there(table)} A transformed response is a "
                 f"column to make first."
             )
-    try:
-        specs = [None if text is None else Formula(text) for text in (fixed, terms[0][0] if terms else None)]
-    except FormulaicError as error:
-        raise ValueError(f"formula must be readable, got {formula!r}: {_first_line(error)}") from error
-    built = [None if spec is None else _built(spec, table, formula).model_spec for spec in specs]
-    return Design(formula, response, built[0], built[1], group, level)
+    fixed = Terms.learnt(said.fixed, table, formula)
+    varying = None if said.varying is None else Terms.learnt(said.varying, table, formula)
+    return Design(formula, said.response, fixed, varying, said.group, level)
 
 
 def _built(spec: Any, table: Table, formula: str) -> Any:

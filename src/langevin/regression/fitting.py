@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,10 +12,14 @@ import numpy as np
 
 from langevin.engine.checks import whole_number
 from langevin.networks.sampler import FROM_PARAMETERS
-from langevin.regression.design import as_table, complete, design
-from langevin.regression.families import FAMILIES, Family
-from langevin.regression.model import Model, check_design
+from langevin.regression.design import as_table
+from langevin.regression.model import Model
+from langevin.regression.preparing import Question, column, prepared
+from langevin.regression.store import packed, question, save_fit, unpacked
 from langevin.sampling import Result, sample
+from langevin.sampling.store import stored_call, stored_session, with_target
+from langevin.saving.folder import Folder
+from langevin.saving.journal import FIT, Journal, noted
 
 Table = Any
 # Draws of the posterior behind a prediction: a 95% interval's ends are then known to a tenth of an sd.
@@ -37,6 +43,7 @@ class Fit(Result):
     """
 
     model: Model
+    asked: Question
     dropped: int = 0
     # Names of the columns that a prediction needs too.
     offset: str | None = None
@@ -50,6 +57,13 @@ class Fit(Result):
     def extend(self, **budget: Any) -> "Fit":
         """See `Result.extend`."""
         return replace(self, session=super().extend(**budget).session)
+
+    def save(self, path: str | PathLike) -> None:
+        """Writes run and model to a directory, arrays and JSON, no code. `lv.load(path)` reads it back and predicts.
+
+        The data stay where they are: `lv.load(path, data=table)` takes them to extend the run.
+        """
+        save_fit(self.session, self, self.asked, Path(path))
 
     def predict(
         self,
@@ -167,101 +181,45 @@ def fit(
         >>> fit.status
         'ok'
     """
-    if family not in FAMILIES:
-        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {family!r}.")
-    if missing not in ("refuse", "drop"):
-        raise ValueError(f"missing must be 'refuse' or 'drop', got {missing!r}.")
-    chosen_family, table = FAMILIES[family], as_table(data)
-    named: dict[str, str | None] = {}
-    for name, given in (("weights", weights), ("offset", offset), ("trials", trials)):
-        # An array is a column too: rows that are dropped take their entries along.
-        named[name] = given if given is None or isinstance(given, str) else f"({name})"
-        if named[name] is not None:
-            table = table.assign(**{str(named[name]): column(table, given, name, np.nan, finite=False)})
-    used = tuple(name for name in named.values() if name is not None)
-    table, dropped = complete(table, formula, used, missing == "drop")
-    # The cuts of an ordinal response are its intercepts.
-    found = design(formula, table, level=family != "ordinal")
-    x, z = found.matrices(table)
-    check_design(found, chosen_family, x)
-    y, seen = response(table[found.response], chosen_family, found.response, levels)
-    answer = y
-    if family == "binomial":
-        total = column(table, named["trials"], "trials", 0.0)
-        if not np.all((total >= 1) & (total >= y) & (total == np.round(total))):
-            raise ValueError("trials must be whole numbers, at least 1 and at least the successes. Try trials='n'.")
-        answer, y = np.stack([y, total], axis=1), y / total
-    shift = column(table, named["offset"], "offset", 0.0)
-    model = Model.of(found, chosen_family, x, z, y, shift, seen, priors)
-    rows = model.rows(x, z, shift)
-    rows["y"] = answer.astype(np.int32 if chosen_family.levels else np.float32)
-    rows["weight"] = column(table, named["weights"], "weights", 1.0).astype(np.float32)
-    if np.any(rows["weight"] < 0):
-        raise ValueError(f"weights must be 0 or more, got {rows['weight'].min():g}. Leave rows out that do not count.")
-    labels = None if found.group is None else _labels(table[found.group])
-    target, prepared = model.posterior(rows, labels)
-    result = sample(target, prepared, model.theta_0(y), **how)
+    where = str(data) if isinstance(data, str | PathLike) else None
+    order = None if levels is None else tuple(levels)
+    asked = Question(formula, family, priors, weights, offset, trials, order, missing, where)
+    ready = prepared(asked, data)
+    with noted({FIT: packed(ready, asked)}):
+        result = sample(ready.target, ready.data, ready.theta_0, **how)
     if not isinstance(result, Result):
         raise ValueError(
             f"formula must make at most {FROM_PARAMETERS} coefficients, got {result.layout.size}: beyond, only "
             f"predictions are known well. Drop columns or levels, or insist with method='minibatch'."
         )
-    return Fit(result.session, model, dropped, named["offset"], named["trials"])
+    return Fit(result.session, ready.model, asked, ready.dropped, ready.offset, ready.trials)
 
 
-def _labels(values: Any) -> np.ndarray:
-    array = np.asarray(values)
-    return array if array.dtype.kind in "biuf" else array.astype(str)
-
-
-def column(table: Table, given: Any, name: str, default: float, finite: bool = True) -> np.ndarray:
-    """A column of numbers by name, or as an array; the default where nothing is given."""
-    if given is None:
-        return np.full(len(table), default)
-    if isinstance(given, str):
-        if given not in table.columns:
-            raise ValueError(f"{name} must name a column of the data, got {given!r}.")
-        given = table[given]
-    values = np.asarray(given, np.float64)
-    if values.shape != (len(table),) or (finite and not np.isfinite(values).all()):
-        raise ValueError(f"{name} must hold one finite number a row, {len(table)} in all, got shape {values.shape}.")
-    return values
-
-
-def response(values: Any, family: Family, name: str, order: Sequence[Any] | None) -> tuple[np.ndarray, tuple[Any, ...]]:
-    """The response as numbers, and its levels where it has some; raises where it is none of the family's."""
-    array = np.asarray(values)
-    text = array.dtype.kind not in "biuf"
-    if family.levels or (family.name == "bernoulli" and (text or order is not None)):
-        found = _levels(values, array, family, name, order)
-        y = np.array([found.index(value) for value in array.tolist()], np.float64)
-        if len(found) < (3 if family.levels else 2) or not family.holds(y):
-            raise ValueError(f"{name!r} must hold {family.rule} for family {family.name!r}, got {list(found)[:4]}.")
-        return y, found
-    if text:
-        raise ValueError(f"{name!r} must hold numbers for family {family.name!r}, got text such as {array[0]!r}.")
-    y = array.astype(np.float64)
-    if not np.isfinite(y).all() or not family.holds(y):
-        shown = ", ".join(f"{value:g}" for value in np.unique(y)[:4])
-        raise ValueError(f"{name!r} must hold {family.rule} for family {family.name!r}, got values {shown}, ...")
-    return y, ()
-
-
-def _levels(values: Any, array: np.ndarray, family: Family, name: str, order: Sequence[Any] | None) -> tuple[Any, ...]:
-    """The levels in the user's order, in that of a categorical column, or sorted."""
-    seen, categories = np.unique(array).tolist(), getattr(values, "cat", None)
-    if order is not None:
-        unknown = [value for value in seen if value not in list(order)]
-        if unknown or len(set(order)) != len(order):
-            raise ValueError(
-                f"levels must list every level of {name!r} once, got {list(order)!r}, and {seen[:6]} occur."
-            )
-        return tuple(order)
-    if categories is not None:
-        return tuple(value for value in categories.categories.tolist() if value in seen)
-    if family.name == "ordinal" and array.dtype.kind not in "biuf":
+def stored_fit(journal: Journal, path: Path, data: Any = None) -> Fit:
+    """The fit of a folder, as far as its run has come; with its data it can be extended."""
+    try:
+        model, asked, dropped, offset, trials = unpacked(journal[FIT])
+    except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"levels must be given for an ordinal response in words, whose order nobody can guess: {seen[:6]}. Try "
-            f"levels={seen[:3]!r} in their order, an ordered categorical column, or numbers."
-        )
-    return tuple(seen)
+            f"{path} was written by another version of langevin, or changed since: this one cannot make a fit of it "
+            f"({type(error).__name__}: {error})."
+        ) from error
+    session = stored_session(journal, path)
+    if data is not None:
+        ready = prepared(asked, data)
+        session = with_target(session, ready.target, ready.data)
+    return Fit(session, model, asked, dropped, offset, trials)
+
+
+def resume_fit(path: Path, data: Any = None, progress: bool | None = None) -> Fit:
+    """Goes on with `lv.fit(..., checkpoint=path)`, with data from where they were unless they are given."""
+    settings = stored_call(path, None)
+    journal = Journal.of(Folder(path))
+    if FIT not in journal:
+        raise ValueError(f"path must lead to a checkpoint of lv.fit, got {path}, a run of lv.sample. Use lv.resume.")
+    asked = question(journal[FIT])
+    if data is None and asked.source is None:
+        raise ValueError(f"data must be given: those of {path} came from memory, not from a file.")
+    how = {name: value for name, value in settings.items() if name not in ("theta_0", "data")}
+    what = {name: value for name, value in vars(asked).items() if name != "source"}
+    return fit(asked.source if data is None else data, **what, **how, checkpoint=path, progress=progress)

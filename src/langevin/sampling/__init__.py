@@ -5,6 +5,5 @@ from langevin.sampling.forecasting import Forecast, forecast
 from langevin.sampling.planning import Plan, plan
 from langevin.sampling.result import Result
 from langevin.sampling.sampler import resume, sample
-from langevin.sampling.store import load
 
-__all__ = ["Forecast", "NetworkResult", "Plan", "Result", "forecast", "load", "plan", "resume", "sample"]
+__all__ = ["Forecast", "NetworkResult", "Plan", "Result", "forecast", "plan", "resume", "sample"]

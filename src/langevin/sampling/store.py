@@ -1,7 +1,9 @@
-"""Saved results: `Result.save`, `lv.load`, and what `lv.resume` reads of a call."""
+"""Saved results: `Result.save`, and what `lv.load` and `lv.resume` read."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from langevin.coordinates import Unpaired
@@ -16,7 +18,6 @@ from langevin.kernels.nuts import NUTSState
 from langevin.pilot import Pilot
 from langevin.sampling.budget import Budget
 from langevin.sampling.planning import Plan
-from langevin.sampling.result import Result
 from langevin.sampling.rules import Rules
 from langevin.sampling.session import Session
 from langevin.sampling.strategies import Tuned
@@ -35,40 +36,23 @@ storable(
 )
 
 
-def save(session: Session, path: Path) -> None:
-    """Writes a run to the directory `path`, in place of an earlier run that was saved there. Cost: 64 datum visits."""
+def save(session: Session, path: Path, beside: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Writes a run to the directory `path`, in place of an earlier run that was saved there. Cost: 64 datum visits.
+
+    `beside`: further entries by name, for whoever wraps a run.
+    """
     journal = Journal(Folder(path), session.plan.anchor.layout)
-    journal.enter("run", session.stored())
+    for name, value in {**beside, "run": session.stored()}.items():
+        journal.enter(name, value)
     journal.save(keep_before=False)
 
 
-def load(path: str | Path, target: Target | None = None, data: PyTree = None, *, theta_0: PyTree = None) -> Result:
-    """Reads a run that `Result.save` wrote; every number is the same to the bit.
-
-    With the target and the data of the run the result can be extended as if it had never been saved; they are checked
-    against what is known of them. `theta_0`, any theta of the same structure, is needed only where theta is made of
-    other containers than dict, list and tuple. Cost: 64 datum visits with a target, else none.
-
-    Example:
-        >>> import langevin as lv, tempfile
-        >>> model = lv.models.Logistic.simulate(seed=1)
-        >>> result = lv.sample(model.target, model.data, model.theta_0, passes=20)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     result.save(folder)
-        ...     again = lv.load(folder, model.target, model.data)
-        >>> bool((again.mean.value == result.mean.value).all())
-        True
-    """
-    path = Path(path)
-    if target is None and data is not None:
-        raise ValueError(
-            "target must be given with data, got None. Pass both to extend the run, or neither to read it."
-        )
-    stored = Journal.of(Folder(path), theta_0).last(lambda name: name.startswith("run"))
+def stored_session(journal: Journal, path: Path) -> Session:
+    """The run of a folder, as far as it has come; it cannot go on."""
+    stored = journal.last(lambda name: name.startswith("run"))
     if stored is None:
         raise ValueError(f"path must lead to a run of lv.sample, got {path}, where none has taken a step yet.")
-    session = Session(None, None, stored["plan"], stored["batch_size"], stored["budget"]).again(stored)
-    return Result(session if target is None else _with_target(session, target, data))
+    return Session(None, None, stored["plan"], stored["batch_size"], stored["budget"]).again(stored)
 
 
 def stored_call(path: Path, theta_0: PyTree) -> dict[str, Any]:
@@ -89,7 +73,7 @@ def stored_call(path: Path, theta_0: PyTree) -> dict[str, Any]:
     return asked
 
 
-def _with_target(session: Session, target: Target, data: PyTree) -> Session:
+def with_target(session: Session, target: Target, data: PyTree) -> Session:
     """The session ready to go on; raises if target or data are not those of the run."""
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     source = None if data is None else as_source(data)

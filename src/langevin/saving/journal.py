@@ -7,12 +7,14 @@ therefore takes the same decisions and ends with the same bits.
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from langevin.limits import stop_requests
@@ -24,7 +26,20 @@ Value = TypeVar("Value")
 PyTree = Any
 # Seconds of work that a crash may cost, and the share of the time that saving may take: large runs save less often.
 _SECONDS, _SHARE = 2.0, 0.05
-CALL = "call"
+# Entries that are no pieces of work: what was asked, and the regression that a run belongs to.
+CALL, FIT = "call", "fit"
+# What whoever makes a call wants to find beside it: entries by name.
+_noted: ContextVar[Mapping[str, Any]] = ContextVar("noted", default=MappingProxyType({}))
+
+
+@contextmanager
+def noted(entries: Mapping[str, Any]) -> Iterator[None]:
+    """Makes journals that are begun inside hold these entries from the beginning."""
+    before = _noted.set(entries)
+    try:
+        yield
+    finally:
+        _noted.reset(before)
 
 
 class Identity(Protocol):
@@ -215,6 +230,8 @@ def journal(
         if not folder.taken:
             made = _storable({**arguments, "theta_0": call.layout.flat(theta_0)})
             going.enter(CALL, {"manifest": call.remembered(), "arguments": made})
+            for name, value in _noted.get().items():
+                going.enter(name, value)
         elif CALL not in going:
             raise ValueError(
                 f"checkpoint must be new or of the same call, got {path}, a saved result. Try another path."

@@ -2,10 +2,13 @@
 
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
+
+from langevin.cli import fits
+from langevin.cli.refusing import refuse
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -25,75 +28,16 @@ def langevin(
     """Expectations under Bayesian posteriors from minibatches, with error bars that can be believed."""
 
 
-def _refuse(error: Exception) -> NoReturn:
-    """One line about what is wrong, and the exit code of bad input."""
-    Console(stderr=True).print(f"Error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-    raise typer.Exit(2) from None
+for command in (fits.fit, fits.predict, fits.resume):
+    app.command()(command)
 
 
 @app.command()
-def fit(
-    data: Annotated[Path, typer.Argument(help="A table: .csv or .parquet.")],
-    formula: Annotated[str, typer.Argument(help='Such as "y ~ x1 + C(x2) + (1 | town)".')],
-    family: Annotated[
-        str,
-        typer.Option(
-            help="gaussian, student, bernoulli, binomial, poisson, negative-binomial, categorical or ordinal."
-        ),
-    ] = "gaussian",
-    precision: Annotated[float | None, typer.Option(help="Posterior sds; 0.02 where no limit is given.")] = None,
-    passes: Annotated[float | None, typer.Option(help="Sampling budget, passes over the data.")] = None,
-    time: Annotated[float | None, typer.Option(help="Seconds for everything.")] = None,
-    prior: Annotated[list[str] | None, typer.Option(help="Such as 'x1=normal(0, 1)'; repeat for more.")] = None,
-    weights: Annotated[str | None, typer.Option(help="A column.")] = None,
-    offset: Annotated[str | None, typer.Option(help="A column.")] = None,
-    trials: Annotated[str | None, typer.Option(help="A column, for the binomial family.")] = None,
-    levels: Annotated[str | None, typer.Option(help="Of the response, in order: low,medium,high.")] = None,
-    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave incomplete rows out.")] = False,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder for summary.csv and the run itself.")] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")] = False,
-) -> None:
-    """Fit a regression to a table and print its posterior, with Monte Carlo errors and a verdict.
+def cite() -> None:
+    """Print how to cite this library and the paper that it stands on, as BibTeX."""
+    from langevin.citation import bibtex
 
-    Exit code 0 where the status is ok, 1 where the numbers should not be trusted, 2 for bad input.
-    """
-    from langevin.errors import AnchorError, Diverged, OutOfTime
-    from langevin.regression import fit as fitted
-
-    try:
-        given = dict(_prior(text) for text in ([] if prior is None else prior))
-        found = fitted(
-            data,
-            formula,
-            family=family,
-            priors=given,
-            weights=weights,
-            offset=offset,
-            trials=trials,
-            levels=None if levels is None else levels.split(","),
-            seed=seed,
-            missing="drop" if drop_missing else "refuse",
-            precision=precision,
-            passes=passes,
-            time_limit=time,
-        )
-        if out is not None:
-            found.save(out)
-            found.to_dataframe().to_csv(out / "summary.csv")
-    except (ValueError, ArithmeticError, OSError, ImportError, AnchorError, Diverged, OutOfTime) as error:
-        if debug:
-            raise
-        _refuse(ValueError(str(error).replace("missing='drop'", "--drop-missing")))
-    print(found)
-    raise typer.Exit(0 if found.status == "ok" else 1)
-
-
-def _prior(text: str) -> tuple[str, str]:
-    name, equals, law = text.rpartition("=")
-    if not equals:
-        raise ValueError(f"--prior must be NAME=LAW, got {text!r}. Try --prior 'x1=normal(0, 1)'.")
-    return name, law
+    print(bibtex())
 
 
 @app.command("import")
@@ -117,7 +61,7 @@ def import_(
     try:
         found = import_data(source, folder, columns=asked, drop_missing=drop_missing, seed=seed)
     except (ValueError, OSError, RuntimeError, ImportError) as error:
-        _refuse(error)
+        refuse(error)
     print(found)
 
 
@@ -155,5 +99,5 @@ def paper(
         folder = Path("langevin-paper", size) if out is None else out
         command.check_folder(folder)
     except ValueError as error:
-        _refuse(error)
+        refuse(error)
     raise typer.Exit(command.run(chosen, size, seed, folder, Console()))

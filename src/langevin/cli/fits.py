@@ -1,0 +1,154 @@
+"""`langevin fit`, and what can be done with the folder that it leaves."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from langevin.cli.refusing import one_line
+
+if TYPE_CHECKING:
+    from langevin.regression import Fit
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a fit: langevin fit ... --out RUN.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
+# Rows of a table that a terminal shows.
+_SHOWN = 20
+
+
+def fit(
+    data: Annotated[Path, typer.Argument(help="A table: .csv or .parquet.")],
+    formula: Annotated[str, typer.Argument(help='Such as "y ~ x1 + C(x2) + (1 | town)".')],
+    family: Annotated[
+        str,
+        typer.Option(
+            help="gaussian, student, bernoulli, binomial, poisson, negative-binomial, categorical or ordinal."
+        ),
+    ] = "gaussian",
+    precision: Annotated[float | None, typer.Option(help="Posterior sds; 0.02 where no limit is given.")] = None,
+    passes: Annotated[float | None, typer.Option(help="Sampling budget, passes over the data.")] = None,
+    time: Annotated[float | None, typer.Option(help="Seconds for everything.")] = None,
+    prior: Annotated[list[str] | None, typer.Option(help="Such as 'x1=normal(0, 1)'; repeat for more.")] = None,
+    weights: Annotated[str | None, typer.Option(help="A column.")] = None,
+    offset: Annotated[str | None, typer.Option(help="A column.")] = None,
+    trials: Annotated[str | None, typer.Option(help="A column, for the binomial family.")] = None,
+    levels: Annotated[str | None, typer.Option(help="Of the response, in order: low,medium,high.")] = None,
+    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave incomplete rows out.")] = False,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for summary.csv and the run, which goes on there after a crash.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Fit a regression to a table and print its posterior, with Monte Carlo errors and a verdict.
+
+    Exit code 0 where the status is ok, 1 where the numbers should not be trusted, 2 for bad input.
+    """
+    from langevin.regression import fit as fitted
+
+    with one_line(debug):
+        given = dict(_prior(text) for text in ([] if prior is None else prior))
+        found = fitted(
+            data,
+            formula,
+            family=family,
+            priors=given,
+            weights=weights,
+            offset=offset,
+            trials=trials,
+            levels=None if levels is None else levels.split(","),
+            seed=seed,
+            missing="drop" if drop_missing else "refuse",
+            precision=precision,
+            passes=passes,
+            time_limit=time,
+            checkpoint=out,
+        )
+        _shown(found, out)
+
+
+def resume(
+    run: Run,
+    data: Annotated[Path | None, typer.Option(help="The table, where it is not in its place any more.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Go on with a fit that was interrupted or killed, from where it was, to the same bits.
+
+    Exit code 0 where the status is ok, 1 where the numbers should not be trusted, 2 for bad input.
+    """
+    from langevin.regression.fitting import resume_fit
+
+    with one_line(debug):
+        _shown(resume_fit(run, data), run)
+
+
+def predict(
+    run: Run,
+    data: Annotated[Path, typer.Argument(metavar="NEWDATA", help="A table: .csv or .parquet.")],
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    draws: Annotated[int, typer.Option(help="Draws of the posterior behind each number.")] = 400,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    out: Annotated[Path | None, typer.Option(help="A .csv or .parquet file for all rows.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Predict the response for every row of a table, with intervals for its mean and for a new observation.
+
+    Exit code 0 where the fit is ok, 1 where its numbers should not be trusted, 2 for bad input.
+    """
+    with one_line(debug):
+        if out is not None and out.suffix not in (".csv", ".parquet"):
+            raise ValueError(f"--out must end in .csv or .parquet, got {out}.")
+        found = _loaded(run)
+        table = _columns(found, found.predict(data, level=level, draws=draws, seed=seed))
+        if out is None:
+            print(table.head(_SHOWN).to_string())
+            if len(table) > _SHOWN:
+                print(f"... and {len(table) - _SHOWN:,} more rows: give --out FILE.csv")
+        elif out.suffix == ".csv":
+            table.to_csv(out, index=False)
+        else:
+            table.to_parquet(out, index=False)
+    if found.status != "ok":
+        Console(stderr=True).print(f"Read with care: the fit is {found.status}.", style="yellow")
+    raise typer.Exit(0 if found.status == "ok" else 1)
+
+
+def _prior(text: str) -> tuple[str, str]:
+    name, equals, law = text.rpartition("=")
+    if not equals:
+        raise ValueError(f"--prior must be NAME=LAW, got {text!r}. Try --prior 'x1=normal(0, 1)'.")
+    return name, law
+
+
+def _shown(found: "Fit", out: Path | None) -> None:
+    """Prints a fit, leaves its table in the folder, and ends with the code of its status."""
+    print(found)
+    if out is not None:
+        found.to_dataframe().to_csv(out / "summary.csv")
+        print(f"Saved in {out}: langevin predict {out} NEWDATA, or lv.load({str(out)!r}).")
+    raise typer.Exit(0 if found.status == "ok" else 1)
+
+
+def _loaded(run: Path) -> "Fit":
+    import langevin
+    from langevin.regression import Fit
+
+    found = langevin.load(run)
+    if not isinstance(found, Fit):
+        raise ValueError(f"RUN must be the folder of a fit, got {run}, a run of lv.sample.")
+    return found
+
+
+def _columns(found: "Fit", predicted: dict[str, Any]) -> Any:
+    """Predictions as a data frame; a response with levels has a column for each."""
+    import pandas
+
+    levels = found.model.levels
+    columns = {}
+    for name, values in predicted.items():
+        if values.ndim == 1:
+            columns[name] = values
+        else:
+            columns.update({f"{name} [{level}]": values[:, k] for k, level in enumerate(levels)})
+    return pandas.DataFrame(columns)
