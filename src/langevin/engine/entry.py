@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from langevin import kernels
 from langevin.anchor import Anchor
 from langevin.coordinates import Coordinates, Preconditioned, Whitened
 from langevin.data.files import path_of
@@ -22,7 +23,6 @@ from langevin.engine.prepared import Prepared
 from langevin.engine.run import Run, begun
 from langevin.engine.setup import prepare
 from langevin.gradients import SAGA, SVRG, ControlVariate, Minibatch
-from langevin.kernels import BAOAB, HMC, MALA, NUTS, RWM, SGHMC, SGLD, UBU, Jumps, LeimkuhlerMatthews
 from langevin.limits import interrupt
 from langevin.observables import Marginals, Moments
 from langevin.saving.journal import journal
@@ -32,14 +32,15 @@ from langevin.target import Target
 
 PyTree = Any
 
-_SGLD, _MINIBATCH = SGLD(), Minibatch()
+_SGLD, _MINIBATCH = kernels.SGLD(), Minibatch()
 # What the journal calls them.
 STEPS = "steps"
 
 storable(
-    *(Anchor, BAOAB, Blocks, Checkpoint, Constant, ControlVariate, Coordinates, DrawBook, Epochs, Full, HMC),
-    *(Jumps, LeimkuhlerMatthews, MALA, Manifest, Marginals, Minibatch, Moments, NUTS, Polynomial, Power),
-    *(Preconditioned, RWM, RowBook, SAGA, SGHMC, SGLD, SVRG, UBU, Whitened, WithReplacement, WithoutReplacement, Words),
+    *(getattr(kernels, name) for name in kernels.__all__),
+    *(Anchor, Blocks, Checkpoint, Constant, ControlVariate, Coordinates, DrawBook, Epochs, Full, Manifest, Marginals),
+    *(Minibatch, Moments, Polynomial, Power, Preconditioned, RowBook, SAGA, SVRG, Whitened, WithReplacement),
+    *(WithoutReplacement, Words),
 )
 
 

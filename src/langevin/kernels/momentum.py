@@ -20,14 +20,12 @@ On a Gaussian of precision lambda, with c = exp(-friction) and gradient noise of
 stable for delta lambda < 4 / tanh(friction / 2), with a number v that each kernel states.
 """
 
-import numbers
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-import numpy as np
 
-from langevin.kernels.protocol import AffineKernel
+from langevin.kernels.protocol import AffineKernel, must_be_positive
 
 Array = jax.Array
 
@@ -47,16 +45,7 @@ class MomentumKernel(AffineKernel):
     friction: float = 1.0
 
     def __post_init__(self) -> None:
-        # JAX rebuilds registered dataclasses with placeholders: only what a user could have meant is refused.
-        value: Any = self.friction
-        given = isinstance(value, str | list | tuple | numbers.Real | np.ndarray | jax.Array)
-        if not given or isinstance(value, jax.core.Tracer):
-            return
-        if isinstance(value, str | list | tuple | bool) or not np.all(np.isfinite(value) & (np.asarray(value) > 0.0)):
-            raise ValueError(
-                f"friction must be a positive finite number, got {value!r}: a step keeps exp(-friction) of the "
-                f"momentum. Try {type(self).__name__}(friction=1.0)."
-            )
+        must_be_positive(self, "friction", "a step keeps exp(-friction) of the momentum", "1.0")
 
     def init(self, theta: Array, eta: Array) -> MomentumState:
         """The state before the first step, with a momentum from N(0, I)."""

@@ -8,6 +8,7 @@ A stochastic `Kernel` is a map of numbers: `step(state, grad, eta, delta)` sees 
 and what is not known is None: results of such a kernel are called `uncorrected`, never `ok`.
 """
 
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -140,10 +141,15 @@ class ExactState(NamedTuple):
 
     def accept(self, proposal: "ExactState", log_ratio: Array, log_uniform: Array) -> "ExactState":
         """The proposal if log_uniform < log_ratio, else this state; a proposal of undefined density is refused."""
-        log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, log_ratio)
-        acceptance = jnp.exp(jnp.minimum(log_ratio, 0.0))
-        chosen = jax.tree.map(lambda new, old: jnp.where(log_uniform < log_ratio, new, old), proposal, self)
-        return chosen._replace(acceptance=acceptance)
+        return accepted(self, proposal, log_ratio, log_uniform)
+
+
+def accepted(state: Any, proposal: Any, log_ratio: Array, log_uniform: Array) -> Any:
+    """The same for any state with a field `acceptance`."""
+    log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, log_ratio)
+    acceptance = jnp.exp(jnp.minimum(log_ratio, 0.0))
+    chosen = jax.tree.map(lambda new, old: jnp.where(log_uniform < log_ratio, new, old), proposal, state)
+    return chosen._replace(acceptance=acceptance)
 
 
 class AffineKernel(Kernel):
@@ -227,6 +233,19 @@ def in_modes(precision: np.ndarray, matrix: Callable[[np.ndarray, np.ndarray], n
 def noise_shape(kernel: Kernel, dimension: int) -> tuple[int, ...]:
     """Shape of the noise that a step of the kernel wants."""
     return (dimension,) if kernel.noises == 1 else (kernel.noises, dimension)
+
+
+def must_be_positive(kernel: Any, name: str, meaning: str, remedy: str) -> None:
+    """Raises unless a kernel's number is positive and finite."""
+    value = getattr(kernel, name)
+    # JAX rebuilds registered dataclasses with placeholders: only what a user could have meant is refused.
+    given = isinstance(value, str | list | tuple | numbers.Real | np.ndarray | jax.Array)
+    if not given or isinstance(value, jax.core.Tracer):
+        return
+    number = not isinstance(value, str | list | tuple | bool)
+    if not number or not np.all(np.isfinite(value) & (np.asarray(value) > 0.0)):
+        remedy = f"{type(kernel).__name__}({name}={remedy})"
+        raise ValueError(f"{name} must be a positive finite number, got {value!r}: {meaning}. Try {remedy}.")
 
 
 @jax.tree_util.register_dataclass

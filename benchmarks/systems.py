@@ -1,0 +1,133 @@
+"""What the samplers of the literature do at their ends: `python -m benchmarks.systems [gamma|noise|ends|paths]`.
+
+Small exact problems, so that every number stands beside the truth; a minute each on one core.
+"""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import langevin as lv
+
+NORMAL = lv.Target(lambda t: -0.5 * t**2)
+
+
+def mean_and_error(values):
+    return f"{values.mean():.4f} +- {values.std(ddof=1) / np.sqrt(len(values)):.4f}"
+
+
+def averaged(ledger, name):
+    """The average of a scalar observable over each chain without its first eighth."""
+    rows = ledger.m_stop > ledger.num_steps // 8
+    return (
+        ledger.values[name][:, rows, 0].sum(axis=1) / ledger.sum_omega[rows].sum() + ledger.columns[name].reference[0]
+    )
+
+
+def gamma():
+    """The variance of N(0, 1) under a running preconditioner."""
+    print("variance of N(0, 1), PreconditionedSGLD(floor=1), 512 chains of 20000 steps; without Gamma, with Gamma")
+    for decay in (0.0, 0.9, 0.99, 0.999):
+        for delta in (0.4, 0.2, 0.1):
+            found = []
+            for with_it in (False, True):
+                kernel = lv.PreconditionedSGLD(decay=decay, floor=1.0, gamma=with_it)
+                ledger = lv.run(
+                    NORMAL, None, 0.0, kernel=kernel, schedule=lv.Constant(delta), num_steps=20_000, chains=512, seed=1,
+                    observables={"square": lambda t: t**2}, progress=False,
+                )  # fmt: skip
+                found.append(mean_and_error(averaged(ledger, "square")))
+            print(f"decay {decay:5g}  delta {delta:3g}  {found[0]}  {found[1]}", flush=True)
+
+
+class Shaken:
+    """Exact gradients of N(0, I) with normal noise of a known variance."""
+
+    def __init__(self, variance, dimension=10):
+        self.variance, self.dimension = variance, dimension
+
+    def draw(self, key):
+        return jax.random.normal(key, (self.dimension,))
+
+    def estimate(self, theta, data, u):
+        return -theta + np.sqrt(self.variance) * u
+
+    def cost(self, num_data):
+        return 1
+
+
+def noise():
+    """The friction that the thermostat learns, and the variance that it and SGHMC have."""
+    delta, friction = 0.5, 0.3
+    print("N(0, I) in 10 dimensions, delta = 0.5, friction 0.3: kept share of momentum at the end, variance")
+    for variance in (0.0, 2.0, 5.0, 10.0):
+        found = {}
+        for kernel in (lv.SGNHT(friction), lv.SGHMC(friction)):
+            ledger = lv.run(
+                lv.Target(lambda t: -0.5 * jnp.dot(t, t)), None, np.zeros(10), kernel=kernel, gradient=Shaken(variance),
+                schedule=lv.Constant(delta), num_steps=4000, chains=64, seed=1, progress=False,
+                observables={"square": lambda t: jnp.mean(t**2)},
+            )  # fmt: skip
+            found[type(kernel).__name__] = ledger
+        kept = np.exp(-found["SGNHT"].checkpoint.carry.state.rate[0])
+        stated = lv.SGNHT(friction).learnt(np.eye(10), variance * np.eye(10), delta)
+        print(
+            f"C = {variance:4g}  kept {mean_and_error(kept)} (stated {stated:.4f})  "
+            f"SGNHT {mean_and_error(averaged(found['SGNHT'], 'square'))}  "
+            f"SGHMC {mean_and_error(averaged(found['SGHMC'], 'square'))}",
+            flush=True,
+        )
+
+
+def ends():
+    """SGFS from small steps to large ones on a skewed posterior: a Poisson rate on the log scale, few counts."""
+    counts = np.array([0, 1, 0, 2, 0, 0, 1, 0] * 4, np.float32)
+    target = lv.Target(lambda t: -0.5 * (t / 2) ** 2, lambda t, y: y * t - jnp.exp(t))
+    grid = np.linspace(-6, 3, 20_001)
+    weight = np.exp(-0.125 * grid**2 + counts.sum() * grid - len(counts) * np.exp(grid) + 40)
+    weight /= weight.sum()
+    mean = float(weight @ grid)
+    sd = float(np.sqrt(weight @ (grid - mean) ** 2))
+    skewness = float(weight @ ((grid - mean) / sd) ** 3)
+    print(f"the posterior has mean {mean:.4f}, sd {sd:.4f}, skewness {skewness:.3f}; minibatches of 4 of 32")
+    for delta in (0.01, 0.1, 1.0, 10.0, 1000.0):
+        ledger = lv.run(
+            target, counts, np.float32(mean), kernel=lv.SGFS(), subsample=lv.WithReplacement(4), seed=1, progress=False,
+            schedule=lv.Custom(lambda m, delta=delta: np.where(m > 200, delta, min(delta, 0.01))), num_steps=20_000,
+            chains=64, observables={f"m{k}": (lambda t, k=k: ((t - mean) / sd) ** k) for k in (1, 2, 3)},
+        )  # fmt: skip
+        one, two, three = (averaged(ledger, f"m{k}") for k in (1, 2, 3))
+        print(f"delta {delta:6g}  mean {mean_and_error(mean + sd * one)}  square {mean_and_error(two)}  cube "
+              f"{mean_and_error(three)}", flush=True)  # fmt: skip
+
+
+def paths():
+    """Acceptance on Brownian paths seen at four times with noise, as the grid becomes finer."""
+    seen = np.array([0.6, -0.3, 0.2, 0.9])
+    print("acceptance at delta = 0.6, 16 chains of 300 steps")
+    for size in (20, 100, 1000):
+        times = np.arange(1, size + 1) / size
+        at = np.arange(1, 5) * size // 4 - 1
+
+        def log_density(u, at=at, size=size):
+            return -0.5 * size * jnp.sum(jnp.diff(u, prepend=0.0) ** 2) - 2.0 * jnp.sum((seen - u[at]) ** 2)
+
+        target, prior = lv.Target(log_density), lv.Preconditioned.by(np.minimum.outer(times, times))
+        found = []
+        for kernel in (lv.PCN(), lv.CrankNicolsonLangevin(), lv.MALA(), lv.RWM()):
+            ledger = lv.run(
+                target, None, np.zeros(size, np.float32), kernel=kernel, schedule=lv.Constant(0.6), num_steps=300,
+                chains=16, coordinates=prior, observables={"end": lambda u: u[-1]}, progress=False,
+            )  # fmt: skip
+            found.append(f"{type(kernel).__name__} {ledger.acceptance.sum() / 4800:.3f}")
+        print(f"d = {size:4d}  " + "  ".join(found), flush=True)
+
+
+STUDIES = {"gamma": gamma, "noise": noise, "ends": ends, "paths": paths}
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or STUDIES:
+        print(f"== {name}")
+        STUDIES[name]()
