@@ -39,7 +39,8 @@ class PreconditionedSGLD(Kernel):
     (on N(0, 1) with floor = 1 its variance is 1.44), and pi with it. With memory the preconditioner remembers more than
     the last noise, and Gamma as defined takes off a share of 1 - decay or so of the bias only; the bias goes away as
     the memory becomes longer than the chain's (decay = 1 averages over the whole run). No theory: `uncorrected`. Steps
-    are in units of G: with gradients of size g a delta moves theta like SGLD with delta / g. Cost: one gradient.
+    are in units of G: with gradients of size g a delta moves theta like SGLD with delta / g. From a start without
+    gradient the first step is sqrt(delta / floor) large: choose a floor that means something. Cost: one gradient.
 
     Li, Chen, Carlson and Carin, *Preconditioned stochastic gradient Langevin dynamics for deep neural networks* (2016).
     A preconditioner that stays the same is better: `coordinates=lv.Preconditioned.by(matrix)` keeps every theory.
@@ -47,8 +48,8 @@ class PreconditionedSGLD(Kernel):
     Example:
         >>> import langevin as lv
         >>> target = lv.Target(lambda t: -0.5 * t**2)
-        >>> ledger = lv.run(target, None, 0.0, kernel=lv.PreconditionedSGLD(), schedule=lv.Constant(0.1),
-        ...                 num_steps=4000, chains=4)
+        >>> ledger = lv.run(target, None, 0.0, kernel=lv.PreconditionedSGLD(floor=1.0),
+        ...                 schedule=lv.Constant(1.0), num_steps=4000, chains=4)
         >>> lv.estimate(ledger)["theta.mean"].status
         'uncorrected'
     """
