@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo paper paper-full test test-slow test-ray lint format bench clean
+.PHONY: help install demo paper paper-full test test-slow test-ray test-browser lint format bench clean
 
 help:
 	@echo "make demo       fit a logistic regression, print the estimates, draw build/demo"
@@ -14,6 +14,7 @@ help:
 	@echo "make test       the fast tests (about ten minutes on two cores)"
 	@echo "make test-slow  the tests marked slow; .ci/run runs lint and all tests"
 	@echo "make test-ray   the tests of lv.Ray, on the loopback interface; installs the extra ray (200 MB)"
+	@echo "make test-browser  the tests of reports in a headless Chromium; says how to get one"
 	@echo "make lint       style, formatting and types"
 	@echo "make format     rewrite the files as 'make lint' wants them"
 	@echo "make bench      measure speed against other libraries"
@@ -29,7 +30,7 @@ $(VENV)/.created:
 
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "installing langevin and its tools (one to two minutes the first time)"
-	@$(PIP) -e '.[dev,cli,files,fit,paper]'
+	@$(PIP) -e '.[dev,cli,files,fit,paper,report]'
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed
@@ -40,6 +41,11 @@ $(VENV)/.installed-bench: $(VENV)/.installed
 $(VENV)/.installed-ray: $(VENV)/.installed
 	@echo "installing Ray (200 MB)"
 	@$(PIP) -e '.[ray]'
+	@touch $@
+
+$(VENV)/.installed-browser: $(VENV)/.installed
+	@echo "installing what drives a browser"
+	@$(PIP) -e '.[browser]'
 	@touch $@
 
 install: $(VENV)/.installed
@@ -63,6 +69,12 @@ test-slow: $(VENV)/.installed
 # One process: the tests share a Ray, and are about processes of their own.
 test-ray: $(VENV)/.installed-ray
 	$(PY) -m pytest -m ray tests/cluster
+
+# The tests look for a Chromium by its usual names; CHROMIUM=/path says where another one is.
+test-browser: $(VENV)/.installed-browser
+	@command -v "$${CHROMIUM:-chromium}" chromium-browser google-chrome google-chrome-stable > /dev/null || \
+	  echo "No Chromium was found. On Debian or Ubuntu: apt-get install chromium. Or give CHROMIUM=/path/to/chrome."
+	$(PY) -m pytest -n 0 -m browser tests/browser
 
 lint: $(VENV)/.installed
 	$(PY) -m ruff check .

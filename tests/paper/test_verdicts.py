@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from langevin.figures import house_style
 from langevin.paper import catalogue
 from langevin.paper.study import Verdict
-from langevin.paper.style import house_style
 from tests.paper.twins import TWINS, Twin
 
 

@@ -163,6 +163,16 @@ def test_the_command_predicts(folder):
     assert invoke("predict", folder / "nothing", folder / "table.csv").exit_code == 2
 
 
+def test_the_command_writes_a_report(folder):
+    pytest.importorskip("altair")
+    found = invoke("report", folder / "run")
+    assert found.exit_code in (0, 1) and "report.html" in found.output
+    # The table is where it was, so what the model would draw can stand beside it.
+    assert "Predictive check" in (folder / "run" / "report.html").read_text()
+    assert isinstance(lv.load(folder / "run"), Fit)
+    assert invoke("report", folder / "nothing").exit_code == 2
+
+
 def test_predictions_of_levels_have_a_column_for_each():
     from langevin.cli.fits import _columns
 

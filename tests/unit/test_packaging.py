@@ -20,7 +20,8 @@ def shipped(archive):
 @pytest.mark.parametrize(("archive", "prefix"), [("wheel", ""), ("sdist", "src/")])
 def test_every_module_and_the_marker_of_types_are_shipped(archive, prefix):
     package = ROOT / "src"
-    modules = {prefix + path.relative_to(package).as_posix() for path in (package / "langevin").rglob("*.py")}
+    files = [path for kind in ("py", "js", "css") for path in (package / "langevin").rglob(f"*.{kind}")]
+    modules = {prefix + path.relative_to(package).as_posix() for path in files}
     assert modules | {prefix + "langevin/py.typed"} <= shipped(archive)
 
 

@@ -10,6 +10,7 @@ from langevin.cli.refusing import one_line
 
 if TYPE_CHECKING:
     from langevin.regression import Fit
+    from langevin.sampling import Result
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a fit: langevin fit ... --out RUN.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
@@ -114,6 +115,42 @@ def predict(
     raise typer.Exit(0 if found.status == "ok" else 1)
 
 
+def report(
+    run: Run,
+    out: Annotated[Path | None, typer.Option(help="The file to write; RUN/report.html if not given.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The table, where it is not in its place any more.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Write one HTML file about a saved run: verdict, estimates, pictures, error budget, cost. It opens offline.
+
+    Exit code 0 where the status is ok, 1 where the numbers should not be trusted, 2 for bad input.
+    """
+    with one_line(debug):
+        found = _with_data(run, data)
+        file = run / "report.html" if out is None else out
+        found.report(file)
+        print(f"Wrote {file}.")
+    raise typer.Exit(0 if found.status == "ok" else 1)
+
+
+def _with_data(run: Path, data: Path | None) -> "Result":
+    """A saved run, a fit with the data that it was made of where they are still there: they make a predictive check."""
+    import langevin
+    from langevin.regression import Fit
+
+    found = langevin.load(run)
+    if not isinstance(found, Fit):
+        return found
+    if data is not None:
+        return langevin.load(run, data=data)
+    source = found.asked.source
+    try:
+        return found if source is None or not Path(source).exists() else langevin.load(run, data=source)
+    except ValueError:
+        print(f"{source} has changed since: the report goes without a predictive check.")
+        return found
+
+
 def _prior(text: str) -> tuple[str, str]:
     name, equals, law = text.rpartition("=")
     if not equals:
@@ -126,7 +163,7 @@ def _shown(found: "Fit", out: Path | None) -> None:
     print(found)
     if out is not None:
         found.to_dataframe().to_csv(out / "summary.csv")
-        print(f"Saved in {out}: langevin predict {out} NEWDATA, or lv.load({str(out)!r}).")
+        print(f"Saved in {out}: langevin report {out}, langevin predict {out} NEWDATA, or lv.load({str(out)!r}).")
     raise typer.Exit(0 if found.status == "ok" else 1)
 
 

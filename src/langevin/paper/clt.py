@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from langevin.paper import clt_constant, clt_regimes, style
+from langevin import figures as style
+from langevin.paper import clt_constant, clt_regimes
 from langevin.paper.clt_regimes import REGIMES, last, mubar, sigma2
 from langevin.paper.lab import Lab
 from langevin.paper.replicates import standard_error

@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import langevin as lv
-from langevin.paper import problems, style
+from langevin import figures as style
+from langevin.paper import problems
 from langevin.paper.lab import Lab
 from langevin.paper.replicates import standard_error
 from langevin.paper.study import Finding, Floats, Numbers, Row, agrees, judged

@@ -12,7 +12,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from langevin.paper import consistency_checks, consistency_gaussian, consistency_others, problems, style
+from langevin import figures as style
+from langevin.paper import consistency_checks, consistency_gaussian, consistency_others, problems
 from langevin.paper.consistency_checks import errors, mse
 from langevin.paper.consistency_gaussian import (
     CONSTANT_STEP,

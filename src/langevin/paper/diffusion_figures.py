@@ -5,7 +5,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from langevin.paper import style
+from langevin import figures as style
 from langevin.paper.diffusion_exact import bridge_median
 from langevin.paper.diffusion_runs import ALPHA, DIMENSION, GRADIENTS, PROBLEMS, STEPS, TIME
 from langevin.paper.replicates import standard_error

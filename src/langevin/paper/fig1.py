@@ -4,8 +4,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy import optimize
 
+from langevin import figures as style
 from langevin.paper import gaussian_runs as gaussian
-from langevin.paper import style
 from langevin.paper.lab import Lab
 from langevin.paper.study import Finding, Numbers, Row, judged, limit
 

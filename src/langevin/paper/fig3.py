@@ -3,8 +3,9 @@
 import numpy as np
 from matplotlib.figure import Figure
 
+from langevin import figures as style
 from langevin.paper import gaussian_runs as gaussian
-from langevin.paper import problems, style
+from langevin.paper import problems
 from langevin.paper.lab import Lab
 from langevin.paper.replicates import variance_score
 from langevin.paper.study import Finding, Numbers, Row, agrees, judged, limit

@@ -10,8 +10,9 @@ import numpy as np
 from matplotlib.patheffects import Normal, Stroke
 
 import langevin as lv
+from langevin import figures as style
 from langevin.paper import logistic_runs as runs
-from langevin.paper import problems, style
+from langevin.paper import problems
 from langevin.paper.lab import Lab
 from langevin.paper.logistic_law import VarianceLaw, noise_covariance, variance_law
 from langevin.paper.study import Finding, Floats, Judgement, Numbers, Row, Verdict, judged, limit

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 import langevin as lv
+from langevin import figures as style
 from langevin.paper import logistic_baselines as baselines
 from langevin.paper import logistic_runs as runs
-from langevin.paper import problems, style
+from langevin.paper import problems
 from langevin.paper.lab import Lab
 from langevin.paper.logistic_law import VarianceLaw, noise_covariance, variance_law
 from langevin.paper.study import Finding, Floats, Numbers, Row, agrees, judged, limit

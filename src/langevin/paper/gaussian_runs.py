@@ -16,11 +16,11 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 import langevin as lv
+from langevin.figures import ASYMPTOTE, COLOURS, EXACT, MARKS, SIMULATED
 from langevin.paper import problems
 from langevin.paper.lab import Lab
 from langevin.paper.replicates import mean_score, square_score, standard_error, variance_score
 from langevin.paper.study import Finding, Floats, Numbers, agrees, judged, limit
-from langevin.paper.style import ASYMPTOTE, COLOURS, EXACT, MARKS, SIMULATED
 from langevin.theory import PoissonSolution, known_solution
 
 BATCH_SIZE = 10

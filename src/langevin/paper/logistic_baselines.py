@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import langevin as lv
+from langevin.figures import COLOURS, MARKS
 from langevin.paper import logistic_runs as runs
 from langevin.paper import problems
 from langevin.paper.lab import Lab
 from langevin.paper.nuts import blackjax_or_advice, nuts
 from langevin.paper.study import Numbers
-from langevin.paper.style import COLOURS, MARKS
 
 DEFAULT_BATCH = 10
 

@@ -34,7 +34,7 @@ class Record:
 
 def work_out(name: str, lab: Lab, out: Path) -> Record:
     """Computes, checks and draws one study, and writes `name`.json, `name`.csv and every figure as PNG and SVG."""
-    from langevin.paper.style import house_style
+    from langevin.figures import house_style
 
     # Gone until it is made anew: what a failed or interrupted call leaves is not shown as a result.
     (out / f"{name}.json").unlink(missing_ok=True)

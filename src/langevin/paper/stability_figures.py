@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import special
 
-from langevin.paper import style
+from langevin import figures as style
 from langevin.paper.study import Floats, Numbers, Row
 
 

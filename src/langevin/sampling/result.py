@@ -1,6 +1,6 @@
 """`Result`: what `lv.sample` returns. Every number has an error bar and a status, and the Laplace value beside it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -259,6 +259,26 @@ class Result:
         from langevin.sampling.store import save
 
         save(self.session, Path(path))
+
+    def plot(self, kind: str = "forest", names: Sequence[str] | None = None) -> Any:
+        """A matplotlib figure of some parameters: `result.plot().savefig("posterior.png")`.
+
+        kind: "forest" for posterior intervals with the Monte Carlo error of the means; "marginals" for densities beside
+        the Laplace approximation; "running" for estimates as they were at earlier times T_m, with their bars; "pairs"
+        for draws of the parameters that go together most; "predictive", of a fit, for replicated data beside the data.
+        """
+        from langevin.report.plots import plot
+
+        return plot(self, kind, names)
+
+    def report(self, path: str | Path) -> None:
+        """Writes one HTML file that needs nothing else: verdict, estimates, pictures, error budget, cost.
+
+        Its pictures are drawn by the browser, offline too. Needs the extra `report`.
+        """
+        from langevin.report.page import write_report
+
+        write_report(self, Path(path))
 
     def explain(self) -> str:
         """In plain words: what was run, why, and how far to trust it."""

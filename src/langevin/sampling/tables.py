@@ -64,7 +64,7 @@ def as_text(result: "Result") -> str:
     rows = cells(result)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
-    return "\n".join([*lines, *_left_out(result)])
+    return "\n".join([*lines, *left_out(result)])
 
 
 def _aligned(row: tuple[str, ...], widths: list[int]) -> list[str]:
@@ -75,7 +75,8 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> list[str]:
     ]
 
 
-def _left_out(result: "Result") -> list[str]:
+def left_out(result: "Result") -> list[str]:
+    """A line about parameters that the table does not show."""
     more = len(result.names) - _MOST_ROWS
     return [f"... and {more:,} more parameters: see result.summary()"] if more > 0 else []
 
@@ -88,5 +89,5 @@ def as_html(result: "Result", notes: list[str]) -> str:
         f"<tr><th>{escape(row[0])}</th>" + "".join(f"<td>{escape(text)}</td>" for text in row[1:]) + "</tr>"
         for row in rows
     )
-    below = "".join(f"<p>{escape(line)}</p>" for line in [*_left_out(result), *notes])
+    below = "".join(f"<p>{escape(line)}</p>" for line in [*left_out(result), *notes])
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"

@@ -30,7 +30,7 @@ def table(result: "Result") -> str:
 
 def notes(result: "Result") -> list[str]:
     """What stands below a table: what its columns are, the cost, and the verdict."""
-    return [*_columns(result), _cost(result), *_verdict(result)]
+    return [*_columns(result), _cost(result), *verdict_lines(result)]
 
 
 def _columns(result: "Result") -> list[str]:
@@ -68,7 +68,8 @@ def _many(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
-def _verdict(result: "Result") -> list[str]:
+def verdict_lines(result: "Result") -> list[str]:
+    """How far to trust the numbers: a line for each thing to be said."""
     lines: list[str] = []
     if result.partial:
         lines.append("Interrupted before the budget was spent: these are the results so far.")
@@ -133,6 +134,11 @@ def describe_plan(plan: "Plan") -> str:
     return "\n".join([*lines, *(f"  ! {trouble.status}: {trouble.text}" for trouble in plan.troubles)])
 
 
+def describe_gradient(rules: Rules, batch_size: int) -> str:
+    """What a step sees of the data, and how its gradient is made."""
+    return f"{_batch(batch_size, rules)}, {_GRADIENTS[rules.order]}"
+
+
 def _range(errors: np.ndarray) -> str:
     # A Gaussian posterior has corrected values without any noise: what is left is rounding.
     low, high = (f"{max(float(error), 1e-6):.2g}" for error in (errors.min(), errors.max()))
@@ -143,7 +149,7 @@ def explain(result: "Result") -> str:
     """What was run, why, and how far to trust it, in plain words."""
     plan, rules, pilot = result.plan, result.plan.rules, result.plan.pilot
     if result.session.tuned is not None:
-        return "\n\n".join([_exactly(result), _searched(plan), _corrected(result), "\n".join(_verdict(result))])
+        return "\n\n".join([_exactly(result), _searched(plan), _corrected(result), "\n".join(verdict_lines(result))])
     n = result.session.batch_size
     grown = f" (n grew from {plan.batch_size} as the run went on)" if n > plan.batch_size else ""
     parts = [
@@ -157,7 +163,7 @@ def explain(result: "Result") -> str:
         f"of the Gaussian approximation, with {_batch(n, rules)}{grown} and {_GRADIENTS[rules.order]}. "
         + _why_batch(result),
         _corrected(result),
-        "\n".join(_verdict(result)),
+        "\n".join(verdict_lines(result)),
     ]
     return "\n\n".join(parts)
 

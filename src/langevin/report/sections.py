@@ -1,0 +1,158 @@
+"""What a report says, section by section, as words and tables of text."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from langevin.analysis.regimes import regime
+from langevin.sampling.words import describe_gradient, verdict_lines
+
+if TYPE_CHECKING:
+    from langevin.regression import Fit
+    from langevin.regression.check import Check
+    from langevin.sampling.result import Result
+
+Rows = list[tuple[str, ...]]
+_MOST_ROWS = 40
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether to trust the numbers: a heading, its kind ("good", "care" or "bad") and what is to be said."""
+
+    kind: str
+    head: str
+    lines: list[str]
+
+
+def title(result: "Result") -> str:
+    """The model in a line."""
+    fit = _fit(result)
+    if fit is None:
+        return f"Posterior of {len(result.names)} parameters"
+    return f"{fit.model.family.name.capitalize()} regression: {fit.model.design.formula}"
+
+
+def verdict(result: "Result") -> Verdict:
+    """The answer to the first question of any reader."""
+    refused = any(trouble.refused for trouble in result.troubles)
+    kind, head = "care", "Read with care"
+    if result.status == "ok":
+        kind, head = "good", "These error bars can be used"
+    elif refused:
+        kind, head = "bad", "Do not trust these numbers"
+    return Verdict(kind, head, verdict_lines(result))
+
+
+def side_by_side(result: "Result") -> Rows:
+    """Raw, corrected and Laplace values of means and sds."""
+    mean, sd, raw, anchor = result.mean.value, result.sd.value, result.raw, result.plan.anchor
+    ways = (
+        (raw["theta.mean"].value, raw["theta.sd"].value),
+        (mean, sd),
+        (anchor.theta, anchor.sd),
+    )
+    rows: Rows = [
+        ("", "raw mean", "corrected mean", "Laplace mean", "Laplace off by", "raw sd", "corrected sd", "Laplace sd",
+         "Laplace off by"),
+    ]  # fmt: skip
+    for k, name in enumerate(result.names[:_MOST_ROWS]):
+        means, sds = ([f"{way[part][k]:.5g}" for way in ways] for part in (0, 1))
+        off = [f"{(ways[2][part][k] - ways[1][part][k]) / sd[k]:+.3f}" for part in (0, 1)]
+        rows.append((name, *means, off[0], *sds, off[1]))
+    return rows
+
+
+def budget(result: "Result") -> Rows:
+    """Contributions to the error of means and sds, in posterior sds: the median and the largest over parameters."""
+    scale = result.sd.value
+    rows: Rows = [("", "means, median", "means, largest", "sds, median", "sds, largest")]
+    both = (result.mean, result.sd)
+    rows.append(("Monte Carlo standard error", *_spread([one.stderr / scale for one in both])))
+    rows.append(("bias that is left, estimated", *_spread([np.abs(one.bias) / scale for one in both])))
+    if result.plan.quadrature is not None:
+        rows.append(("of it: quadrature over group effects", *_spread(list(result.plan.quadrature))))
+    rows.append(("half of a 95% interval", *_spread([0.5 * np.ptp(one.interval(), axis=0) / scale for one in both])))
+    return rows
+
+
+def _spread(parts: list[Any]) -> list[str]:
+    found = []
+    for part in parts:
+        known = np.asarray(part)[np.isfinite(part)]
+        found += [f"{one:.1e}" if one else "0" for one in (np.median(known), known.max())] if known.size else ["?", "?"]
+    return found
+
+
+def course(result: "Result") -> Rows:
+    """What was run, with what, at what cost."""
+    plan, rules, ledger, session = result.plan, result.plan.rules, result.ledger, result.session
+    unit = "passes over the data" if rules.num_data else "gradients"
+    rows: Rows = [
+        ("data", f"N = {rules.num_data:,}" if rules.num_data else "none to subsample"),
+        ("method", "minibatches" if result.method == "minibatch" else "exact, all the data in every step"),
+        ("chains", f"{len(plan.chains)} x {session.steps:,} steps"),
+        (
+            "cost",
+            f"{result.passes:.3g} {unit} of sampling, {result.setup_passes:.3g} of set-up, {result.seconds:.3g} s",
+        ),
+        ("asked for", plan.budget.words()),
+        ("reached", f"{session.reached:.2g} posterior sds, the widest half of a 95% interval"),
+        ("schedule of steps", repr(ledger.schedule)),
+        ("time", f"T_m = {float(result.mean.T_m):.4g} a chain"),
+        (
+            "B_m",
+            f"{float(result.mean.B_m):.3g}; in the limit of plain averages, without the correction: {regime(ledger)}",
+        ),
+        ("batches behind the bars", f"{int(result.mean.num_batches)}"),
+    ]
+    if result.method == "minibatch":
+        far = 0.0 if ledger.far is None else float(ledger.far.sum())
+        n = session.batch_size
+        rows += [
+            ("gradients", describe_gradient(rules, n)),
+            ("gradient noise", f"one-datum variance {rules.noise:.2g} in whitened units; adds at most "
+                               f"{rules.inflation(plan.delta_0, n):.2%} to a posterior variance"),
+            ("guard", f"{far:,.0f} of {session.steps * len(plan.chains):,} steps came from the far tail, and saw up to "
+                      f"{rules.guard(n):,} times as many data"),
+        ]  # fmt: skip
+    return rows
+
+
+def model(result: "Result") -> Rows | None:
+    """Formula, family and priors of a fit."""
+    fit = _fit(result)
+    if fit is None:
+        return None
+    asked = fit.asked
+    rows: Rows = [("formula", asked.formula), ("family", asked.family)]
+    rows += [(f"prior of {name}", str(prior)) for name, prior in list(fit.model.priors.items())[:_MOST_ROWS]]
+    rows += [
+        (name, getattr(asked, name))
+        for name in ("weights", "offset", "trials")
+        if isinstance(getattr(asked, name), str)
+    ]
+    if fit.model.levels:
+        rows.append(("levels of the response", ", ".join(map(str, fit.model.levels))))
+    if fit.dropped:
+        rows.append(("rows left out", f"{fit.dropped:,}, with missing values"))
+    if asked.source is not None:
+        rows.append(("data", asked.source))
+    return rows
+
+
+def check(result: "Result") -> "Check | None":
+    """The predictive check, where the data are at hand."""
+    fit = _fit(result)
+    if fit is None or fit.session.source is None:
+        return None
+    from langevin.regression.check import predictive_check
+
+    return predictive_check(fit)
+
+
+def _fit(result: "Result") -> "Fit | None":
+    from langevin.regression import Fit
+
+    return result if isinstance(result, Fit) else None
