@@ -12,14 +12,17 @@ from langevin.paper.lab import source_digest
 
 
 class Record:
-    """Pieces by name. `path` is the file they are appended to, None for none; those of other versions do not count."""
+    """Pieces by name. `path` is the file they are appended to, None for none; those of other versions do not count.
 
-    def __init__(self, path: Path | None) -> None:
+    `version` is that of what makes the pieces: this package's source, unless told otherwise.
+    """
+
+    def __init__(self, path: Path | None, version: str | None = None) -> None:
         self.path = path
-        self._version = source_digest()
+        self._version = source_digest() if version is None else version
         self._found: dict[str, Any] = {}
         for line in path.read_text().splitlines() if path is not None and path.exists() else []:
-            # A line that was cut off in the middle ends here; so does the work of another version of the package.
+            # A line that was cut off in the middle ends here; so does the work of another version.
             try:
                 piece = json.loads(line)
             except json.JSONDecodeError:

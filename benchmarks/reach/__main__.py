@@ -12,14 +12,16 @@ other than ok, an exception or a silence of five minutes is declined.
 
 NUTS is that of blackjax: four chains, window adaptation over 1000 steps, then 500 draws at a time until the same
 precision is reached or a minute is over; the first seed only. Both methods have a process of their own for each
-posterior and no compiled programs on disk. Seconds include compilation: `cold` is the first seed, `warm` the median of
-the others.
+posterior and no compiled programs on disk. Seconds are those of the processor, since other work stretches the wall
+clock, and include compilation: `cold` is the first seed, `warm` the median of the others. What NUTS found is kept in
+the record across versions of langevin.
 """
 
 import argparse
 import os
 import sys
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -52,17 +54,17 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Seconds of NUTS over those of `lv.sample`, both cold; None unless both were right."""
+        """Processor seconds of NUTS over those of `lv.sample`, both cold; None unless both were right."""
         first, verdict = self.found[0]
         if self.nuts is None or verdict.word != "right" or self.nuts[1].word != "right":
             return None
-        return self.nuts[0]["seconds"] / first["seconds"]
+        return self.nuts[0]["cpu_seconds"] / first["cpu_seconds"]
 
     @property
     def cells(self) -> tuple[str, ...]:
         """The row as text."""
         answered = [verdict for _, verdict in self.found if verdict.word != "declined"]
-        warm = [found["seconds"] for found, _ in self.found[1:]]
+        warm = [found["cpu_seconds"] for found, _ in self.found[1:]]
         statuses = sorted({found["status"] for found, verdict in self.found if verdict.word == "declined"})
         return (
             self.name,
@@ -71,9 +73,9 @@ class Row:
             *(str(self.count(word)) for word in VERDICTS),
             f"{max(one.z for one in answered):.1f}" if answered else "-",
             f"{max(one.sds for one in answered):.3f}" if answered else "-",
-            f"{self.found[0][0]['seconds']:.1f}",
+            f"{self.found[0][0]['cpu_seconds']:.1f}",
             f"{median(warm):.1f}" if warm else "-",
-            f"{self.nuts[0]['seconds']:.1f}" if self.nuts else "-",
+            f"{self.nuts[0]['cpu_seconds']:.1f}" if self.nuts else "-",
             _words(*self.nuts) if self.nuts else "-",
             ", ".join(statuses) if statuses else "-",
         )
@@ -83,8 +85,8 @@ def _words(found: dict[str, Any], verdict: Verdict) -> str:
     return found["status"] if verdict.word == "declined" else verdict.word
 
 
-def measure(name: str, truth: dict[str, Any], seeds: list[int], with_nuts: bool, record: Record) -> Row:
-    """Runs one posterior, and says how it goes."""
+def measure(name: str, truth: dict[str, Any], seeds: list[int], ours: Record, theirs: Record | None) -> Row:
+    """Runs one posterior, and says how it goes; without a record of `theirs` NUTS is left out."""
     one = posterior(name)
 
     def heard(method: str, chosen: list[int]) -> list[dict[str, Any]]:
@@ -92,16 +94,17 @@ def measure(name: str, truth: dict[str, Any], seeds: list[int], with_nuts: bool,
         for found in answers(name, method, chosen):
             message = f": {found['message'].splitlines()[0]}" if found.get("message") else ""
             word = _words(found, judge(found, truth))
-            print(f"  {name} {method} seed {found['seed']}: {word}, {found['seconds']:.1f} s{message}", flush=True)
+            seconds = f"{found['cpu_seconds']:.1f} CPU s, {found['seconds']:.1f} s"
+            print(f"  {name} {method} seed {found['seed']}: {word}, {seconds}{message}", flush=True)
             said.append(found)
         return said
 
-    def judged(method: str, chosen: list[int]) -> list[tuple[dict[str, Any], Verdict]]:
+    def judged(method: str, chosen: list[int], record: Record) -> list[tuple[dict[str, Any], Verdict]]:
         said = record.piece(f"{name} {method} {chosen}", lambda: heard(method, chosen))
         return [(found, judge(found, truth)) for found in said]
 
-    found = judged("langevin", seeds)
-    nuts = judged("nuts", seeds[:1])[0] if with_nuts else None
+    found = judged("langevin", seeds, ours)
+    nuts = None if theirs is None else judged("nuts", seeds[:1], theirs)[0]
     return Row(name, one.num_data, len(one.names), found, nuts)
 
 
@@ -113,10 +116,8 @@ def totals(rows: list[Row]) -> list[str]:
     ]
     ratios = [row.ratio for row in rows if row.ratio is not None]
     if ratios:
-        lines.append(
-            f"seconds of NUTS over those of lv.sample, cold, where both are right: median {median(ratios):.2f}"
-        )
-        lines[-1] += f" of {len(ratios)} posteriors, {min(ratios):.2f} to {max(ratios):.2f}"
+        spread = f"median {median(ratios):.2f} of {len(ratios)} posteriors, {min(ratios):.2f} to {max(ratios):.2f}"
+        lines.append(f"processor seconds of NUTS over those of lv.sample, cold, where both are right: {spread}")
     heard = [row.nuts for row in rows if row.nuts is not None]
     if heard:
         counts = ", ".join(f"{sum(verdict.word == word for _, verdict in heard)} {word}" for word in VERDICTS)
@@ -152,8 +153,9 @@ def main(arguments: list[str]) -> None:
     names = catalogue() if given.posteriors is None else given.posteriors
     # All of them first: a reference that is stale should not end a table half way.
     truths = {name: reference(name) for name in names}
-    record = Record(given.record)
-    rows = [measure(name, truth, given.seeds, not given.no_nuts, record) for name, truth in truths.items()]
+    ours = Record(given.record)
+    theirs = None if given.no_nuts else Record(given.record, f"blackjax {version('blackjax')}")
+    rows = [measure(name, truth, given.seeds, ours, theirs) for name, truth in truths.items()]
     page = Page()
     page.table(HEAD, [row.cells for row in rows])
     for line in totals(rows):

@@ -45,4 +45,4 @@ def answers(name: str, method: str, seeds: list[int], patience: float = PATIENCE
         last = complaints.read().strip().splitlines()[-1:]
     for seed in waiting:
         status, seconds = ("out_of_time", patience) if silence else ("crash", float("nan"))
-        yield {"status": status, "seed": seed, "seconds": seconds, "message": "".join(last)}
+        yield {"status": status, "seed": seed, "seconds": seconds, "cpu_seconds": seconds, "message": "".join(last)}

@@ -167,9 +167,9 @@ def test_a_worker_that_breaks_or_hangs_still_answers_for_every_seed():
 
 
 def test_the_page_holds_totals_and_table(tmp_path):
-    right = ({"status": "ok", "seconds": 2.0}, Verdict("right", 1.5, 0.01))
-    declined = ({"status": "AnchorError", "seconds": 1.0}, Verdict("declined"))
-    nuts = ({"status": "ok", "seconds": 6.0}, Verdict("right", 1.0, 0.01))
+    right = ({"status": "ok", "cpu_seconds": 2.0}, Verdict("right", 1.5, 0.01))
+    declined = ({"status": "AnchorError", "cpu_seconds": 1.0}, Verdict("declined"))
+    nuts = ({"status": "ok", "cpu_seconds": 6.0}, Verdict("right", 1.0, 0.01))
     rows = [table.Row("first", 100, 3, [right, right, declined], nuts), table.Row("second", 0, 4, [declined], None)]
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- reach table -->\nyesterday\n<!-- end of the table -->\nafter\n")

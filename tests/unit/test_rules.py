@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from langevin.sampling.budget import Budget
+from langevin.sampling import pace
 from langevin.sampling.pace import Pace
 from langevin.sampling.rules import CHUNK, Rules
 
@@ -75,8 +76,20 @@ def test_a_run_on_minibatches_that_outgrows_its_data_sees_as_many_as_it_says(num
     # All the data would be another program; a run that has begun draws as many of them.
     plan = SimpleNamespace(rules=rules(num_data=num_data, noise=1.0), chains=np.arange(4), num_data=num_data)
     run = SimpleNamespace(rounds=None)
-    pace = Pace(plan, Budget(precision=1e-3), run, 0.0, 28)
+    going = Pace(plan, Budget(precision=1e-3), run, 0.0, 28)
     for goal in (1000, 10_000, 100_000):
-        pace.set_batch_size(goal)
-        assert run.rounds[0] * CHUNK == pace.batch_size
-    assert pace.batch_size > num_data
+        going.set_batch_size(goal)
+        assert run.rounds[0] * CHUNK == going.batch_size
+    assert going.batch_size > num_data
+
+
+@pytest.mark.parametrize(
+    ("steps", "worst", "goes_on"),
+    [(1008, 1e-4, True), (9000, 0.04, True), (9000, 0.018, True), (9000, 0.017, False)],
+)
+def test_a_doubt_may_cost_eight_times_what_the_precision_did(monkeypatch, steps, worst, goes_on):
+    plan = SimpleNamespace(troubles=(), rules=None, chains=np.arange(4))
+    run = SimpleNamespace(m=steps, ledger=lambda: None)
+    for status, expected in (("transient", 2 * steps if goes_on else steps), ("ok", steps)):
+        monkeypatch.setattr(pace, "accuracy", lambda *_, status=status: ({"ok", status}, worst))
+        assert Pace(plan, Budget(precision=0.05), run, 0.0, 28)._by_precision() == (expected, "precision")

@@ -142,9 +142,10 @@ class Pace:
         if self._hopeless(ledger, statuses, m >= _LONGEST_STAGE * least) or m >= self.patience * least:
             return m, "precision out of reach"
         if worst <= self.budget.precision:
-            # Doubts that a longer run settles, one way or the other, are not left to the user.
-            doubtful = bool(statuses & _SETTLED_BY_MORE) and m < _LONGEST_STAGE * least
-            return 2 * m if doubtful else m, "precision"
+            # Doubts that a longer run settles, one way or the other, are not left to the user. They may cost eight of
+            # the least runs, or eight times what the precision did, when bars are sqrt(8) times as short.
+            room = m < _LONGEST_STAGE * least or worst > self.budget.precision / np.sqrt(_LONGEST_STAGE)
+            return 2 * m if room and statuses & _SETTLED_BY_MORE else m, "precision"
         # A bar that is not known yet (NaN) asks for the longest stage.
         longer = np.fmin((worst / self.budget.precision) ** 2 * _MARGIN, _LONGEST_STAGE)
         return int(np.ceil(m * longer)) + 256, "precision"
