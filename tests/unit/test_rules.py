@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from langevin.sampling.budget import Budget
 from langevin.sampling import pace
+from langevin.sampling.budget import Budget
 from langevin.sampling.pace import Pace
 from langevin.sampling.rules import CHUNK, Rules
 
