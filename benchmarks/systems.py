@@ -1,4 +1,4 @@
-"""What the samplers of the literature do at their ends: `python -m benchmarks.systems [gamma|noise|ends|paths]`.
+"""What the samplers of the literature do at their ends: `python -m benchmarks.systems [gamma|noise|ends|paths|tests]`.
 
 Small exact problems, so that every number stands beside the truth; a minute each on one core.
 """
@@ -125,7 +125,28 @@ def paths():
         print(f"d = {size:4d}  " + "  ".join(found), flush=True)
 
 
-STUDIES = {"gamma": gamma, "noise": noise, "ends": ends, "paths": paths}
+def tests():
+    """Decisions from some of the data: their share, and what becomes of the sd. Data 1e4, a Gaussian posterior."""
+    model = lv.models.LinearGaussian.simulate(num_data=10_000, seed=1)
+    sd = model.sigma_p
+    largest = float(np.abs(np.asarray(model.data)).max() + abs(model.mu_p) + 6 * sd)
+    kernels = [lv.AusterityMH(epsilon) for epsilon in (0.001, 0.01, 0.05, 0.1, 0.2, 0.4)]
+    print("share of the data looked at, acceptance, sd over the posterior's; 8 chains of 20000 steps")
+    for width in (0.5, 2.0, 8.0):
+        for kernel in [lv.RWM(), *kernels, lv.ConfidenceMH(lipschitz=largest)]:
+            ledger = lv.run(
+                model.target, model.data, model.theta_0, kernel=kernel, schedule=lv.Constant((width * sd) ** 2),
+                num_steps=20_000, chains=8, seed=1, progress=False,
+            )  # fmt: skip
+            found = lv.estimate(ledger)["theta.sd"]
+            print(
+                f"width {width:3g}  {kernel!r:58s} {ledger.cost / (160_000 * 10_000):.3f}  "
+                f"{ledger.acceptance.sum() / 160_000:.3f}  {found.value[0] / sd:.3f} +- {found.stderr[0] / sd:.3f}",
+                flush=True,
+            )
+
+
+STUDIES = {"gamma": gamma, "noise": noise, "ends": ends, "paths": paths, "tests": tests}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or STUDIES:

@@ -21,7 +21,7 @@ from langevin.engine.ledger import Ledger  # noqa: E402
 from langevin.engine.processes import Processes  # noqa: E402
 from langevin.engine.ray import Ray  # noqa: E402
 from langevin.errors import AnchorError, Diverged, Interrupted, OutOfTime  # noqa: E402
-from langevin.gradients import SAGA, SVRG, ControlVariate, CustomGradient, Minibatch  # noqa: E402
+from langevin.gradients import SAGA, SVRG, ControlVariate, CustomGradient, ImportanceSampled, Minibatch, Stratified  # noqa: E402
 from langevin.kernels import (  # noqa: E402
     BAOAB,
     HMC,
@@ -35,6 +35,9 @@ from langevin.kernels import (  # noqa: E402
     SGNHT,
     UBU,
     AffineKernel,
+    AusterityMH,
+    Coarse,
+    ConfidenceMH,
     CrankNicolsonLangevin,
     ExactKernel,
     Jumps,
@@ -48,6 +51,7 @@ from langevin.mixed.covariance import covariance_root  # noqa: E402
 from langevin.mixed.groups import groups  # noqa: E402
 from langevin.mixed.marginal import marginal  # noqa: E402
 from langevin.observables import Marginals, Moments  # noqa: E402
+from langevin.pairs import multilevel, richardson_romberg  # noqa: E402
 from langevin.sampling import Forecast, NetworkResult, Plan, Result, forecast, plan, resume, sample  # noqa: E402
 from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps  # noqa: E402
 from langevin.target import Target, log_sigmoid, sigmoid  # noqa: E402
@@ -84,7 +88,10 @@ __all__ = [
     "AffineKernel",
     "Anchor",
     "AnchorError",
+    "AusterityMH",
     "Blocks",
+    "Coarse",
+    "ConfidenceMH",
     "Constant",
     "ControlVariate",
     "Coordinates",
@@ -100,6 +107,7 @@ __all__ = [
     "Fit",
     "Forecast",
     "Full",
+    "ImportanceSampled",
     "Interrupted",
     "Jumps",
     "Kernel",
@@ -120,6 +128,7 @@ __all__ = [
     "Ray",
     "Result",
     "Sharded",
+    "Stratified",
     "Target",
     "Tuned",
     "Whitened",
@@ -138,9 +147,11 @@ __all__ = [
     "log_sigmoid",
     "marginal",
     "models",
+    "multilevel",
     "plan",
     "quantiles",
     "resume",
+    "richardson_romberg",
     "run",
     "sample",
     "shards",

@@ -207,11 +207,11 @@ class Epochs(_AtMostAllData):
         # Two blocks of the epoch's own counters give the four words that key its order.
         seeds = [random.threefry((key[0], key[1]), (epoch, jnp.uint32(block))) for block in (0xFFFFFFFE, 0xFFFFFFFF)]
         position = jnp.broadcast_to(position % jnp.uint32(num_data), (position.shape[0], *key[0].shape))
-        shuffled = _bijection(position, seeds[0], num_data)
+        shuffled = bijection(position, seeds[0], num_data)
         return (shuffled + random.bounded(*seeds[1], num_data)) % jnp.int32(num_data)
 
 
-def _bijection(position: Array, seed, num_data: int) -> Array:
+def bijection(position: Array, seed, num_data: int) -> Array:
     """A keyed permutation of 0 ... num_data-1 by an unbalanced Feistel network with cycle walking."""
     if num_data == 1:
         return jnp.zeros(position.shape, jnp.int32)

@@ -14,10 +14,10 @@ from jax import lax
 
 from langevin import random
 from langevin.engine.evaluate import (
+    FullDensity,
     Here,
     Parts,
     contributions,
-    full_log_density,
     gradient,
     posterior,
     round_rows,
@@ -105,7 +105,7 @@ def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block
         z = state.theta
         if program.source == "exact":
             grad = state.grad
-            state = move(full_log_density(program, parts), state, noise, page[k], delta)
+            state = move(FullDensity(program, parts), state, noise, page[k], delta)
             added = parts.kernel.counted(state, max(program.num_data, 1))
         else:
             here = Here(page, k, at, block.start.plus(at + 1), keys["subsample"], block.origin, block.rounds)
@@ -267,7 +267,7 @@ def _initial_state(program: Program, parts: Parts, keys: dict[str, Array], z: Ar
         if parts.coordinates.paired:
             z = keys["sign"] * random.normals(keys["start"], zero, 1, d)
         if program.source == "exact":
-            return parts.kernel.init(full_log_density(program, parts), z), ()
+            return parts.kernel.init(FullDensity(program, parts), z), ()
         eta = keys["sign"] * random.normals(keys["noise"], zero, 1, program.noises * d)
         state = parts.kernel.init(z, eta.reshape(noise_shape(parts.kernel, d)))
         if program.source != "stateful":

@@ -14,7 +14,7 @@ from langevin.data.source import DataSource
 from langevin.data.subsample import Subsample, WithReplacement
 from langevin.engine.program import MOST_ROUNDS
 from langevin.gradients import ControlVariate, CustomGradient, DatumGradient, StatefulGradient
-from langevin.kernels import ExactKernel, Kernel
+from langevin.kernels import DensityKernel, Kernel
 from langevin.kernels.protocol import Bare, as_pytree
 from langevin.target import Layout, Target
 
@@ -77,9 +77,9 @@ def read_chains(chains: int | Sequence[int]) -> np.ndarray:
     return numbers.astype(np.int64)
 
 
-def checked_kernel(kernel: Any) -> Kernel | ExactKernel:
+def checked_kernel(kernel: Any) -> Kernel | DensityKernel:
     """The kernel; an object with `init` and `step` of its own is one of which nothing is known."""
-    if isinstance(kernel, (Kernel, ExactKernel)):
+    if isinstance(kernel, (Kernel, DensityKernel)):
         return kernel
     own = not isinstance(kernel, type) and callable(getattr(kernel, "init", None))
     require(own and callable(getattr(kernel, "step", None)), "kernel", kernel, "a kernel", "lv.SGLD()")
@@ -126,7 +126,7 @@ def checked_subsample(
     subsample: Subsample | None, gradient: Any, kernel: Any, source: DataSource | None
 ) -> Subsample | None:
     """The subsampler, if one is needed and fits; None where the data are not subsampled."""
-    exact = isinstance(kernel, ExactKernel)
+    exact = isinstance(kernel, DensityKernel)
     custom = isinstance(gradient, CustomGradient)
     known = custom or isinstance(gradient, (DatumGradient, StatefulGradient))
     if isinstance(gradient, type) or not known:

@@ -173,21 +173,34 @@ def wide_gradient(program: Program, parts: Parts, z: Array, memory: PyTree, here
     return base + jax.vmap(parts.coordinates.pull, -1, -1)(scaled), memory, {}
 
 
-def full_log_density(program: Program, parts: Parts):
-    """z -> (log density, gradient) on all the data, for the exact kernels."""
+class FullDensity:
+    """z -> (log density, gradient) on all the data, and its parts; see `DatumDensity`."""
 
-    def log_density(z: Array) -> Array:
-        return program.target.log_density(program.layout.unravel(parts.coordinates.theta(z)), parts.data, parts.typical)
+    def __init__(self, program: Program, parts: Parts) -> None:
+        self._program, self._parts, self.num_data = program, parts, program.num_data
 
-    if not program.double:
-        return jax.value_and_grad(log_density)
-
-    def in_float64(z: Array) -> tuple[Array, Array]:
+    def __call__(self, z: Array) -> tuple[Array, Array]:
+        """In float64 where the program says so."""
+        if not self._program.double:
+            return jax.value_and_grad(self._value)(z)
         with jax.enable_x64(True):
-            found = jax.value_and_grad(log_density)(z.astype(jnp.float64))
+            found = jax.value_and_grad(self._value)(z.astype(jnp.float64))
         return jax.tree.map(lambda part: part.astype(z.dtype), found)
 
-    return in_float64
+    def _theta(self, z: Array) -> PyTree:
+        return self._program.layout.unravel(self._parts.coordinates.theta(z))
+
+    def _value(self, z: Array) -> Array:
+        return self._program.target.log_density(self._theta(z), self._parts.data, self._parts.typical)
+
+    def prior(self, z: Array) -> Array:
+        """The log prior."""
+        return self._program.target.log_prior(self._theta(z))
+
+    def terms(self, z: Array, rows: Array) -> Array:
+        """Log likelihoods of these rows."""
+        batch = jax.tree.map(lambda leaf: leaf.at[rows].get(mode="promise_in_bounds"), self._parts.data)
+        return jax.vmap(self._program.target.log_likelihood, (None, 0))(self._theta(z), batch)
 
 
 def typical(program: Program, data: PyTree, theta: Array) -> np.ndarray:

@@ -15,7 +15,7 @@ from langevin.coordinates import Coordinates
 from langevin.data.sharded import Sharded
 from langevin.engine.draws import Draws
 from langevin.engine.program import row_steps
-from langevin.kernels import ExactKernel, Kernel
+from langevin.kernels import DensityKernel, ExactKernel, Kernel
 from langevin.schedules import Schedule
 
 Array = np.ndarray
@@ -79,7 +79,7 @@ class Ledger:
     far: Array | None
     columns: dict[str, Column]
     anchor: Anchor | None
-    kernel: Kernel | ExactKernel
+    kernel: Kernel | DensityKernel
     coordinates: Coordinates
     iid: bool
     noisy: bool

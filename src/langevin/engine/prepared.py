@@ -12,7 +12,7 @@ from langevin.engine.evaluate import Parts
 from langevin.engine.ledger import Column
 from langevin.engine.manifest import Manifest
 from langevin.engine.program import Program
-from langevin.kernels import ExactKernel, Kernel
+from langevin.kernels import DensityKernel, Kernel
 from langevin.schedules import Schedule
 
 
@@ -24,7 +24,7 @@ class Prepared:
     parts: Parts
     keys: dict[str, np.ndarray]
     starts: np.ndarray
-    kernel: Kernel | ExactKernel
+    kernel: Kernel | DensityKernel
     coordinates: Coordinates
     schedule: Schedule
     weight_power: float

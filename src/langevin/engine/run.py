@@ -21,6 +21,7 @@ from langevin.engine.prepared import Prepared
 from langevin.engine.program import MOST_ROWS, device_row_steps, row_steps
 from langevin.engine.progress import Progress
 from langevin.errors import Diverged
+from langevin.kernels import ExactKernel
 from langevin.limits import stop_requests
 from langevin.precision import in_float32
 from langevin.saving.journal import Bookmark
@@ -124,7 +125,7 @@ class Run:
 
     def _check_exact_start(self) -> None:
         """An exact kernel refuses every proposal from a point of undefined density, without a word."""
-        if self.program.source != "exact":
+        if not isinstance(self.call.kernel, ExactKernel):
             return
         state = self.carry().state
         values = state.log_density.ravel()

@@ -31,7 +31,7 @@ from langevin.engine.manifest import Manifest
 from langevin.engine.prepared import Prepared
 from langevin.engine.program import BASE_ROW, MOST_OUTER, Program, Source, choose_layout, choose_page
 from langevin.gradients import DatumGradient, StatefulGradient
-from langevin.kernels import ExactKernel
+from langevin.kernels import DensityKernel, ExactKernel
 from langevin.kernels.protocol import as_pytree
 from langevin.observables import Function, Marginals, Moments, named
 from langevin.precision import apart, for_float32, wide_setting
@@ -55,7 +55,7 @@ def prepare(target: Target, data: PyTree, theta_0: PyTree, **parts: Any) -> Prep
     """
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     # Exact kernels compare densities: whoever has set x64 may need all digits for that.
-    double = isinstance(parts["kernel"], ExactKernel) and wide_setting()
+    double = isinstance(parts["kernel"], DensityKernel) and wide_setting()
     narrow = apart(target) if double else for_float32(target)
     with jax.enable_x64(False):
         prepared = _prepare(target, narrow, data, theta_0, double=double, **parts)
@@ -101,6 +101,8 @@ def _prepare(
     coordinates = checked_coordinates(coordinates, shape, anchor)
     guard = checked_guard(guard, coordinates, subsample)
     check_anchor(anchor, gradient, shape)
+    judged_by_parts = isinstance(kernel, DensityKernel) and not isinstance(kernel, ExactKernel)
+    require(anchor is None or not judged_by_parts, "anchor", anchor, f"None: {kernel!r} sees no gradients", "None")
     # An exact kernel looks at its own start.
     if not coordinates.paired and not isinstance(kernel, ExactKernel):
         check_start(target, shape, theta_0, source)
@@ -161,7 +163,7 @@ def _program(
     target, shape, source, kernel, gradient, subsample, coordinates, observables, num_chains, anchor, keep, layout,
     double,
 ) -> Program:  # fmt: skip
-    exact = isinstance(kernel, ExactKernel)
+    exact = isinstance(kernel, DensityKernel)
     kind: Source = "exact" if exact else "datum" if isinstance(gradient, DatumGradient) else (
         "stateful" if isinstance(gradient, StatefulGradient) else "custom")  # fmt: skip
     num_data = 0 if source is None else source.num_data

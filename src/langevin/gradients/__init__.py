@@ -5,6 +5,7 @@ from langevin.gradients.plain import Minibatch
 from langevin.gradients.protocol import AnchoredGradient, CustomGradient, DatumGradient, Posterior, StatefulGradient
 from langevin.gradients.saga import SAGA
 from langevin.gradients.svrg import SVRG
+from langevin.gradients.weighted import ImportanceSampled, Stratified
 
 __all__ = [
     "SAGA",
@@ -13,7 +14,9 @@ __all__ = [
     "ControlVariate",
     "CustomGradient",
     "DatumGradient",
+    "ImportanceSampled",
     "Minibatch",
     "Posterior",
     "StatefulGradient",
+    "Stratified",
 ]

@@ -11,7 +11,7 @@ and what is not known is None: results of such a kernel are called `uncorrected`
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -95,20 +95,14 @@ class Bare(Kernel):
         return self.part.step(state, grad, eta, delta)
 
 
-class ExactKernel:
-    """A kernel that leaves the posterior as it is, by accept-reject on all the data: no bias at any step.
+class DensityKernel:
+    """A kernel that looks at the log density to accept or reject: at all of it (`ExactKernel`), or at some of it.
 
     `target_acceptance` is the rate that `lv.adapt_step` aims at; `gradients` a step are paid with N datum visits each.
-
-    Example:
-        >>> import langevin as lv
-        >>> isinstance(lv.MALA(), lv.ExactKernel), isinstance(lv.SGLD(), lv.ExactKernel)
-        (True, False)
     """
 
     target_acceptance: ClassVar[float] = 0.574
-    # Its law is the posterior itself.
-    has_theory: ClassVar[bool] = True
+    has_theory: ClassVar[bool] = False
 
     @property
     def gradients(self) -> int:
@@ -119,16 +113,42 @@ class ExactKernel:
         """What the ledger adds up beside the averages: numbers of the last step, by name."""
         return {"acceptance": state.acceptance}
 
-    def init(self, log_density: LogDensity, theta: Array) -> "ExactState":
+    def init(self, log_density: LogDensity, theta: Array) -> Any:
         """The state before the first step. Cost: N datum visits."""
         value, grad = log_density(theta)
         return ExactState(theta, value, grad, jnp.zeros_like(value))
 
-    def step(
-        self, log_density: LogDensity, state: "ExactState", eta: Array, log_uniform: Array, delta: Array
-    ) -> "ExactState":
+    def step(self, log_density: LogDensity, state: Any, eta: Array, log_uniform: Array, delta: Array) -> Any:
         """One transition."""
         raise NotImplementedError
+
+
+class ExactKernel(DensityKernel):
+    """A kernel that leaves the posterior as it is, by accept-reject on all the data: no bias at any step.
+
+    Example:
+        >>> import langevin as lv
+        >>> isinstance(lv.MALA(), lv.ExactKernel), isinstance(lv.SGLD(), lv.ExactKernel)
+        (True, False)
+    """
+
+    # Its law is the posterior itself.
+    has_theory: ClassVar[bool] = True
+
+
+class DatumDensity(Protocol):
+    """The log density as kernels see it that look at some of the data: all of it when called, or its parts."""
+
+    num_data: int
+
+    def __call__(self, theta: Array) -> tuple[Array, Array]:
+        """Log density and gradient on all the data."""
+
+    def prior(self, theta: Array) -> Array:
+        """The log prior."""
+
+    def terms(self, theta: Array, rows: Array) -> Array:
+        """Log likelihoods of these rows, (n,)."""
 
 
 class ExactState(NamedTuple):
