@@ -37,7 +37,7 @@ NEW = TABLE.sample(40, random_state=1)
 
 def question(formula, family="gaussian", **more):
     names = ("priors", "weights", "offset", "trials", "levels", "source")
-    return Question(formula, family, **{**dict.fromkeys(names), "missing": "refuse", **more})
+    return Question(formula, family, **{**dict.fromkeys(names), "missing": "refuse", "groups": "integrate", **more})
 
 
 def through_a_file(asked):

@@ -28,7 +28,7 @@ def langevin(
     """Expectations under Bayesian posteriors from minibatches, with error bars that can be believed."""
 
 
-for command in (fits.fit, fits.report, fits.predict, fits.resume):
+for command in (fits.fit, fits.report, fits.predict, fits.resume, fits.watch):
     app.command()(command)
 
 

@@ -1,6 +1,8 @@
 """`langevin fit`, and what can be done with the folder that it leaves."""
 
+from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,6 +38,9 @@ def fit(
     trials: Annotated[str | None, typer.Option(help="A column, for the binomial family.")] = None,
     levels: Annotated[str | None, typer.Option(help="Of the response, in order: low,medium,high.")] = None,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave incomplete rows out.")] = False,
+    groups: Annotated[str, typer.Option(help="integrate their effects out, or sample those of a few large ones.")] = (
+        "integrate"
+    ),
     seed: Annotated[int, typer.Option(min=0)] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Folder for summary.csv and the run, which goes on there after a crash.")
@@ -61,6 +66,7 @@ def fit(
             levels=None if levels is None else levels.split(","),
             seed=seed,
             missing="drop" if drop_missing else "refuse",
+            groups=groups,
             precision=precision,
             passes=passes,
             time_limit=time,
@@ -131,6 +137,20 @@ def report(
         found.report(file)
         print(f"Wrote {file}.")
     raise typer.Exit(0 if found.status == "ok" else 1)
+
+
+def watch(
+    run: Run,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 means any that is free.")] = 0,
+    debug: Debug = False,
+) -> None:
+    """Show a page about a run while it goes on, to this machine alone. Ctrl-C ends the page, not the run."""
+    from langevin.report.watch import serving
+
+    with one_line(debug), serving(run, port) as address:
+        print(f"{run} at {address} (Ctrl-C to stop)", flush=True)
+        with suppress(KeyboardInterrupt):
+            Event().wait()
 
 
 def _with_data(run: Path, data: Path | None) -> "Result":

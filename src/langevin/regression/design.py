@@ -68,6 +68,12 @@ class Design:
         """Place of the intercept among the coefficients."""
         return self.names.index("Intercept") if "Intercept" in self.names else None
 
+    def groups_of(self, table: Table) -> Any:
+        """The column of groups."""
+        if self.group not in table.columns:
+            raise ValueError(f"data must have the column of groups {self.group!r}. {_there(table)}")
+        return table[self.group]
+
     def matrices(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
         """Rows of the coefficients and of the varying effects, float64, for any table with the formula's columns."""
         fixed = self.fixed.rows(table, self.names, self.formula)

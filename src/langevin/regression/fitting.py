@@ -14,7 +14,7 @@ from langevin.engine.checks import whole_number
 from langevin.networks.sampler import FROM_PARAMETERS
 from langevin.regression.design import as_table
 from langevin.regression.model import Model
-from langevin.regression.preparing import Question, column, prepared
+from langevin.regression.preparing import Question, column, group_labels, prepared
 from langevin.regression.store import packed, question, save_fit, unpacked
 from langevin.sampling import Result, sample
 from langevin.sampling.store import stored_call, stored_session, with_target
@@ -79,9 +79,10 @@ class Fit(Result):
 
         `mean` is its posterior mean (a probability, for the binomial family), `lower` and `upper` end the credible
         interval of the expected response, `predicted_lower` and `predicted_upper` that of a new observation. With
-        groups both are for a group that was not seen: effects are drawn. The fit's own columns of offsets and trials
-        are looked for, unless others are given. From `draws` of the posterior, 400 of which leave a twentieth of its
-        width in an end of a 95% interval (one standard error). Cost: as many evaluations of the rows.
+        groups both are for a group that was not seen: effects are drawn, unless they were sampled and are known. The
+        fit's own columns of offsets and trials are looked for, unless others are given. From `draws` of the posterior,
+        400 of which leave a twentieth of its width in an end of a 95% interval (one standard error). Cost: as many
+        evaluations of the rows.
         """
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie in (0, 1), got {level!r}. Try level=0.95.")
@@ -89,6 +90,8 @@ class Fit(Result):
         x, z = self.model.design.matrices(table)
         rows = self.model.rows(x, z, self._needed(table, offset, "offset", 0.0))
         rows["trials"] = self._needed(table, trials, "trials", 1.0)
+        if self.model.groups:
+            rows["group"] = self.model.codes(group_labels(self.model.design.groups_of(table)))
         theta, rng = self._equal_draws(whole_number("draws", draws, 2), seed), np.random.default_rng(seed)
         effects = rng.standard_normal((draws, z.shape[1])).astype(np.float32)
         ends = (0.5 - 0.5 * level, 0.5 + 0.5 * level)
@@ -154,6 +157,7 @@ def fit(
     trials: Any = None,
     levels: Sequence[Any] | None = None,
     missing: str = "refuse",
+    groups: str = "integrate",
     **how: Any,
 ) -> Fit:
     """A regression from a table and a formula.
@@ -163,8 +167,10 @@ def fit(
     effects are integrated out. family: gaussian, student, bernoulli, binomial (with `trials`), poisson,
     negative-binomial, categorical or ordinal, each with its usual link. weights, offset, trials: columns of the data by
     name, or arrays. levels: those of a response with levels, in their order; the second of two is the one whose
-    probability is modelled. missing: "refuse" rows with missing values, or "drop" them. All else goes to `lv.sample`:
-    precision=0.02 where nothing is given, passes, time_limit, method, chains, seed, progress, checkpoint.
+    probability is modelled. missing: "refuse" rows with missing values, or "drop" them. groups: "integrate" their
+    effects out, or "sample" them as parameters, for a few large groups that the data tell apart: a datum is then a row
+    and not a group, and predictions know the groups that were seen. All else goes to `lv.sample`: precision=0.02 where
+    nothing is given, passes, time_limit, method, chains, seed, progress, checkpoint.
 
     Priors of coefficients, unless `priors={"x1": "normal(0, 1)", ...}` says otherwise ("student_t(4, 0, 1)", "flat()"):
     normal with sd 2.5 u / sd(x), u the sd of the response for gaussian and student and 1 elsewhere; for the intercept,
@@ -183,7 +189,7 @@ def fit(
     """
     where = str(data) if isinstance(data, str | PathLike) else None
     order = None if levels is None else tuple(levels)
-    asked = Question(formula, family, priors, weights, offset, trials, order, missing, where)
+    asked = Question(formula, family, priors, weights, offset, trials, order, missing, groups, where)
     ready = prepared(asked, data)
     with noted({FIT: packed(ready, asked)}):
         result = sample(ready.target, ready.data, ready.theta_0, **how)

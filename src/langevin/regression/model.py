@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import solve_triangular
 
 from langevin.mixed.covariance import covariance_root
 from langevin.mixed.groups import groups
@@ -27,7 +28,8 @@ class Model:
 
     The linear predictor is  a + (x - centre) beta + offset,  a = b_0 + centre beta:  b_0 and beta are the parameters,
     on the scale of the data, and centred columns keep the digits of float32. `unit` is that of eta, `spreads` the prior
-    means of sds between groups, `levels` those of the response, where it has some.
+    means of sds between groups, `levels` those of the response, where it has some. `groups` are labels of groups whose
+    effects are parameters; empty where there are none, or where they are integrated out.
     """
 
     design: Design
@@ -37,10 +39,20 @@ class Model:
     unit: float
     spreads: Floats
     levels: tuple[Any, ...]
+    groups: tuple[Any, ...] = ()
 
     @classmethod
     def of(
-        cls, design: Design, family: Family, x: Floats, z: Floats, y: Floats, offset: Floats, levels: tuple, priors: Any
+        cls,
+        design: Design,
+        family: Family,
+        x: Floats,
+        z: Floats,
+        y: Floats,
+        offset: Floats,
+        levels: tuple,
+        priors: Any,
+        groups: tuple[Any, ...] = (),
     ) -> "Model":
         """With the default priors of `lv.fit`, except where the user gives others."""
         unit = float(np.std(y)) if family.scaled and np.std(y) > 0 else 1.0
@@ -52,9 +64,8 @@ class Model:
             centre = _usual(family, y) - offset.mean() if k == design.intercept and not family.levels else 0.0
             defaults[name] = laws.Prior("normal", (centre, laws.SCALE * unit / sd))
         chosen, spreads = laws.chosen(defaults, priors), unit / _spread(z)
-        return cls(
-            design, family, chosen, np.where(at_zero | (not centred), 0.0, x.mean(axis=0)), unit, spreads, levels
-        )
+        centre = np.where(at_zero | (not centred), 0.0, x.mean(axis=0))
+        return cls(design, family, chosen, centre, unit, spreads, levels, groups)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -62,7 +73,8 @@ class Model:
         own = self.design.names
         if self.family.name == "categorical":
             own = [f"{name} [{level}]" for name in own for level in self.levels[1:]]
-        return (*own, *self._further, *self._spreads, *self._correlations)
+        sampled = [f"{name} [{self.design.group} {one}]" for one in self.groups for name in self.design.varying_names]
+        return (*own, *self._further, *self._spreads, *self._correlations, *sampled)
 
     @property
     def _further(self) -> list[str]:
@@ -96,12 +108,11 @@ class Model:
             theta["cuts"] = np.concatenate([[-1.0], np.zeros(len(self.levels) - 2)]).astype(np.float32)
         if self._spreads:
             theta["log_sd"] = np.full(len(self._spreads), -1.0, np.float32)
+        if self._correlations:
             theta["partial"] = np.zeros(len(self._correlations), np.float32)
-        return (
-            theta
-            if self._correlations or "partial" not in theta
-            else {k: v for k, v in theta.items() if k != "partial"}
-        )
+        if self.groups:
+            theta["effects"] = np.zeros((len(self.groups), len(self._spreads)), np.float32)
+        return theta
 
     def rows(self, x: Floats, z: Floats, offset: Floats) -> dict[str, Floats]:
         """What the linear predictor of each row needs."""
@@ -112,17 +123,29 @@ class Model:
         }
 
     def predictor(self, theta: PyTree, rows: Mapping[str, Array], effects: Array | None = None) -> Array:
-        """eta of some rows, or of one; `effects` of their group."""
+        """eta of some rows, or of one; `effects` of their group, or of groups that are not among the sampled ones."""
         beta = theta["coefficients"]
         eta = rows["x"] @ beta + jnp.asarray(self.centre, jnp.float32) @ beta
+        if self.groups:
+            own = (jnp.arange(len(self.groups)) == rows["group"][..., None]).astype(jnp.float32) @ theta["effects"]
+            eta = eta + jnp.sum(rows["z"] * own, axis=-1)
         if effects is not None:
-            eta = eta + rows["z"] @ effects
+            new = rows["z"] @ effects
+            eta = eta + (jnp.where(rows["group"] < 0, new, 0.0) if self.groups else new)
         # A column of predictors for each level but the first, where there are several.
         return eta + (rows["offset"][..., None] if self._columns else rows["offset"])
 
     def effects(self, theta: PyTree, z: Array) -> Array:
         """A group's effects from standard normal numbers."""
-        return covariance_root(theta["log_sd"], theta.get("partial", jnp.zeros(0))) @ z
+        return self._root(theta) @ z
+
+    def _root(self, theta: PyTree) -> Array:
+        return covariance_root(theta["log_sd"], theta.get("partial", jnp.zeros(0)))
+
+    def codes(self, labels: Floats) -> Floats:
+        """Places of labels among the sampled groups, -1 for others."""
+        place = {label: k for k, label in enumerate(self.groups)}
+        return np.array([place.get(label, -1) for label in labels.tolist()], np.int32)
 
     def log_prior(self, theta: PyTree) -> Array:
         """The log density of all priors, up to a constant."""
@@ -144,6 +167,10 @@ class Model:
             value = value + jnp.sum(log_sd - jnp.exp(log_sd))
         if "partial" in theta:
             value = value - 2.0 * jnp.sum(jnp.log(jnp.cosh(theta["partial"])))
+        if self.groups:
+            root = self._root(theta)
+            z = solve_triangular(root, theta["effects"].T, lower=True)
+            value = value - 0.5 * jnp.sum(z**2) - len(self.groups) * jnp.sum(jnp.log(jnp.diagonal(root)))
         return value
 
     def log_likelihood(self, theta: PyTree, row: Mapping[str, Array]) -> Array:
@@ -159,6 +186,8 @@ class Model:
 
     def posterior(self, rows: dict[str, Floats], labels: Floats | None) -> tuple[Target, Any]:
         """Target and data: rows, or groups whose effects are integrated out."""
+        if labels is not None and self.groups:
+            return Target(self.log_prior, self.log_likelihood), {**rows, "group": self.codes(labels)}
         if labels is None:
             return Target(self.log_prior, self.log_likelihood), {k: v for k, v in rows.items() if k != "z"}
         joint = marginal(self.log_joint, latent=len(self.design.varying_names))

@@ -26,6 +26,7 @@ class Question:
     trials: Any
     levels: tuple[Any, ...] | None
     missing: str
+    groups: str
     source: str | None
 
 
@@ -48,6 +49,8 @@ def prepared(asked: Question, data: Any) -> Prepared:
         raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {asked.family!r}.")
     if asked.missing not in ("refuse", "drop"):
         raise ValueError(f"missing must be 'refuse' or 'drop', got {asked.missing!r}.")
+    if asked.groups not in ("integrate", "sample"):
+        raise ValueError(f"groups must be 'integrate' or 'sample', got {asked.groups!r}.")
     family, table = FAMILIES[asked.family], as_table(data)
     named: dict[str, str | None] = {}
     for name in ("weights", "offset", "trials"):
@@ -70,18 +73,20 @@ def prepared(asked: Question, data: Any) -> Prepared:
             raise ValueError("trials must be whole numbers, at least 1 and at least the successes. Try trials='n'.")
         answer, y = np.stack([y, total], axis=1), y / total
     shift = column(table, named["offset"], "offset", 0.0)
-    model = Model.of(found, family, x, z, y, shift, seen, asked.priors)
+    labels = None if found.group is None else group_labels(table[found.group])
+    sampled = () if labels is None or asked.groups == "integrate" else tuple(np.unique(labels).tolist())
+    model = Model.of(found, family, x, z, y, shift, seen, asked.priors, sampled)
     rows = model.rows(x, z, shift)
     rows["y"] = answer.astype(np.int32 if family.levels else np.float32)
     rows["weight"] = column(table, named["weights"], "weights", 1.0).astype(np.float32)
     if np.any(rows["weight"] < 0):
         raise ValueError(f"weights must be 0 or more, got {rows['weight'].min():g}. Leave rows out that do not count.")
-    labels = None if found.group is None else _labels(table[found.group])
     target, units = model.posterior(rows, labels)
     return Prepared(model, target, units, model.theta_0(y), dropped, named["offset"], named["trials"])
 
 
-def _labels(values: Any) -> np.ndarray:
+def group_labels(values: Any) -> np.ndarray:
+    """A column of groups as numbers or text."""
     array = np.asarray(values)
     return array if array.dtype.kind in "biuf" else array.astype(str)
 

@@ -59,6 +59,7 @@ def packed(fitted: Fitted, asked: Question) -> dict[str, Any]:
         "unit": model.unit,
         "spreads": model.spreads,
         "levels": tuple(_item(level) for level in model.levels),
+        "groups": model.groups,
         "dropped": fitted.dropped,
         "offset": fitted.offset,
         "trials": fitted.trials,
@@ -72,7 +73,7 @@ def unpacked(stored: Mapping[str, Any]) -> tuple[Model, Question, int, str | Non
     fixed = _made_terms(said.fixed, stored["fixed"])
     varying = None if said.varying is None else _made_terms(said.varying, stored["varying"])
     design = Design(asked.formula, said.response, fixed, varying, said.group, stored["level"])
-    parts = (stored[name] for name in ("centre", "unit", "spreads", "levels"))
+    parts = (stored[name] for name in ("centre", "unit", "spreads", "levels", "groups"))
     model = Model(design, FAMILIES[asked.family], _laws(stored["priors"]), *parts)
     return model, asked, stored["dropped"], stored["offset"], stored["trials"]
 

@@ -67,7 +67,7 @@ def _body(result: "Result", specs: dict[str, Any]) -> str:
         "<h2>Estimates</h2>",
         "<p>Columns from mean to 97.5% describe the posterior. The columns <em>mcse</em> are Monte Carlo standard "
         "errors of these numbers, which more steps shrink.</p>",
-        _table(tables.cells(result)),
+        html_table(tables.cells(result)),
         "".join(f"<p>{escape(line)}</p>" for line in tables.left_out(result)),
         _figure("The posterior", charts.forest(result), specs, _FOREST, small=False),
         _figure("Marginals beside the Laplace approximation", charts.marginals(result), specs, _MARGINALS),
@@ -77,13 +77,13 @@ def _body(result: "Result", specs: dict[str, Any]) -> str:
         "<h2>Three ways to the same numbers</h2>",
         "<p>Plain averages of the chains, the same with the Poisson correction, and the Laplace approximation: means "
         "and sds of the posterior. Differences are in posterior sds.</p>",
-        _table(sections.side_by_side(result)),
+        html_table(sections.side_by_side(result)),
         "<h2>Error budget</h2>",
         "<p>What could be wrong with the means and sds above, in posterior sds, over all parameters.</p>",
-        _table(sections.budget(result)),
+        html_table(sections.budget(result)),
         "<h2>How it was computed</h2>",
         "".join(f"<p>{escape(text)}</p>" for text in explain(result).split("\n\n")),
-        _table(sections.course(result), head=False),
+        html_table(sections.course(result), head=False),
         _model(result),
         "<h2>How to cite</h2>",
         f"<p>{escape(software())}.</p><p>{escape(PAPER)}.</p><p><code>langevin cite</code> prints both as BibTeX.</p>",
@@ -115,7 +115,7 @@ def _predictive(result: "Result", specs: dict[str, Any]) -> str:
 
 def _model(result: "Result") -> str:
     rows = sections.model(result)
-    return "" if rows is None else f"<h2>The model</h2>{_table(rows, head=False)}"
+    return "" if rows is None else f"<h2>The model</h2>{html_table(rows, head=False)}"
 
 
 def _figure(heading: str, found: list[Any], specs: dict[str, Any], caption: str, small: bool = True) -> str:
@@ -133,7 +133,7 @@ def _figure(heading: str, found: list[Any], specs: dict[str, Any], caption: str,
     )
 
 
-def _table(rows: Table, head: bool = True) -> str:
+def html_table(rows: Table, head: bool = True) -> str:
     """A table that scrolls by itself where it is wider than the page."""
     first, rest = (rows[0], rows[1:]) if head else (None, rows)
     top = "" if first is None else f"<thead><tr>{''.join(f'<th>{escape(text)}</th>' for text in first)}</tr></thead>"

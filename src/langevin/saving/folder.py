@@ -44,6 +44,21 @@ class Folder:
         """Whether a run is, or was, saved here."""
         return any((self.path / name).exists() for name in (_RECORD, _BEFORE))
 
+    @property
+    def busy(self) -> bool:
+        """Whether a process is writing here; False where the system cannot tell."""
+        try:
+            lock = os.open(self.path / _LOCK, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        except OSError:
+            return False
+        try:
+            _claim(lock, self.path)
+        except ValueError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
     @contextmanager
     def locked(self) -> Iterator["Folder"]:
         """Makes the folder if need be, and keeps other processes from writing; the lock dies with its process."""

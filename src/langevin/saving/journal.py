@@ -114,6 +114,11 @@ class Journal:
         """Whether anything outlives the process."""
         return self._folder is not None
 
+    @property
+    def pieces(self) -> list[str]:
+        """Names of the pieces of work that are over."""
+        return [name for name in self._values if name not in (CALL, FIT, self._under_way)]
+
     def __contains__(self, name: str) -> bool:
         return name in self._values and name != self._under_way
 
