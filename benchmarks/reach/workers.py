@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from threading import Timer
 from typing import Any
 
+import numpy as np
+
 PATIENCE = 300.0
 # No compiled programs from earlier runs for the one; JAX's own settings, not langevin's, for the other.
 ENVIRONMENTS = {"langevin": {"LANGEVIN_NO_CACHE": "1"}, "nuts": {"LANGEVIN_KEEP_XLA_FLAGS": "1"}}
 
 
 def answers(name: str, method: str, seeds: list[int], patience: float = PATIENCE) -> Iterator[dict[str, Any]]:
-    """What the worker found for each seed, as it comes. A worker that is silent for `patience` seconds is ended."""
+    """What the worker found for each seed, as it comes. One that is silent for `patience` seconds is ended."""
     command = [sys.executable, "-m", "benchmarks.reach.worker", name, method, *map(str, seeds)]
     environment = os.environ | ENVIRONMENTS[method]
     waiting = list(seeds)
@@ -43,6 +45,13 @@ def answers(name: str, method: str, seeds: list[int], patience: float = PATIENCE
         worker.wait()
         complaints.seek(0)
         last = complaints.read().strip().splitlines()[-1:]
+    message = "".join(last)
+    if silence:
+        # The seeds behind one that was too slow have had no turn yet.
+        seed, *waiting = waiting
+        yield {"status": "out_of_time", "seed": seed, "seconds": patience, "cpu_seconds": patience, "message": message}
+        if waiting:
+            yield from answers(name, method, waiting, patience)
+        return
     for seed in waiting:
-        status, seconds = ("out_of_time", patience) if silence else ("crash", float("nan"))
-        yield {"status": status, "seed": seed, "seconds": seconds, "cpu_seconds": seconds, "message": "".join(last)}
+        yield {"status": "crash", "seed": seed, "seconds": np.nan, "cpu_seconds": np.nan, "message": message}
