@@ -6,8 +6,8 @@
 
 Every run is `lv.sample(target, data, theta_0, precision=0.1, seed=seed)` and nothing else. Truth is a closed form, or
 one-dimensional integrals on a grid: no reference run has an error of its own. Covered counts runs of any status but
-those without an interval, pooled over parameters; `ok` is the share of runs that say so, `declined` what
-method="minibatch" says of the same posterior at the first seed.
+those without an interval, pooled over parameters, +- one standard error between runs; `ok` is the share of runs that
+say so, `declined` what method="minibatch" says of the same posterior at the first seed.
 """
 
 import argparse
@@ -219,13 +219,18 @@ def row(name: str, runs: list[dict[str, Any]], without: str) -> tuple[str, ...]:
         name,
         str(len(case_of(name).mean)),
         str(len(answered)),
-        *(f"{np.mean([run['inside'][kind] for run in answered]):.3f}" for kind in halves),
+        *(_covered([np.mean(run["inside"][kind]) for run in answered]) for kind in halves),
         f"{width:.2f}",
         f"{np.mean([run['status'] == 'ok' for run in runs]):.0%}",
         f"{np.mean([run['method'] == 'exact' for run in runs]):.0%}",
         f"{np.median([run['seconds'] for run in runs]):.1f}",
         without,
     )
+
+
+def _covered(shares: list[Any]) -> str:
+    """Coverage with its error between runs: the parameters of one run err together."""
+    return f"{np.mean(shares):.3f} +- {np.std(shares, ddof=1) / np.sqrt(len(shares)):.3f}"
 
 
 def main(arguments: list[str]) -> None:

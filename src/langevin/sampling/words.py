@@ -45,9 +45,13 @@ def _columns(result: "Result") -> list[str]:
 def _cost(result: "Result") -> str:
     chains, steps = len(result.plan.chains), result.session.steps
     return (
-        f"{_amount(result.passes, result.plan.rules)} of sampling "
-        f"({_many(chains, 'chain')} x {steps:,} steps), {result.setup_passes:.3g} of set-up, {result.seconds:.2g} s."
+        f"{_amount(result.passes, result.plan.rules)} of sampling ({_many(chains, 'chain')} x {steps:,} steps), "
+        f"{result.setup_passes:.3g} of set-up, {_seconds(result.seconds)}."
     )
+
+
+def _seconds(count: float) -> str:
+    return f"{count:.2g} s" if count < 10 else f"{count:,.0f} s"
 
 
 def _unit(rules: Rules) -> str:
@@ -118,7 +122,7 @@ def describe_plan(plan: "Plan") -> str:
             f"Plan for {_many(rules.dimension, 'parameter')} and {_data(rules)}, budget {plan.budget.words(unit)}:",
             f"  exact sampling, because {plan.because}",
             f"  {_many(len(plan.chains), 'chain')} of the No-U-Turn sampler on all the data, units: {_whitening(plan)}",
-            f"  set-up took {_amount(plan.setup_cost / plan.num_data, rules)} and {plan.setup_seconds:.2g} s",
+            f"  set-up took {_amount(plan.setup_cost / plan.num_data, rules)} and {_seconds(plan.setup_seconds)}",
             f"  expect {exact_passes(plan):,.0f} {unit} for the fewest draws",
         ]
         return "\n".join(lines)
@@ -126,7 +130,7 @@ def describe_plan(plan: "Plan") -> str:
         f"Plan for {_many(rules.dimension, 'parameter')} and {_data(rules)}, budget {plan.budget.words(unit)}:",
         f"  {_many(len(plan.chains), 'chain')} x {steps}, {_batch(plan.batch_size, rules)}, {_GRADIENTS[rules.order]}",
         f"  whitened steps {plan.delta_0:.3g} (1 + m/1000)^(-1/5), Leimkuhler-Matthews, Poisson-corrected averages",
-        f"  set-up took {_amount(plan.setup_cost / plan.num_data, rules)} and {plan.setup_seconds:.2g} s",
+        f"  set-up took {_amount(plan.setup_cost / plan.num_data, rules)} and {_seconds(plan.setup_seconds)}",
         f"  expect standard errors of {_range(plan.expected_mean_error)} posterior sds for means, "
         f"{_range(plan.expected_sd_error)} for sds" + ("" if plan.num_steps else f" after {WANTED_STEPS} steps"),
     ]
