@@ -33,6 +33,7 @@ from langevin.kernels import (  # noqa: E402
     SGHMC,
     SGLD,
     SGNHT,
+    SGRLD,
     UBU,
     AffineKernel,
     AusterityMH,
@@ -56,6 +57,7 @@ from langevin.sampling import Forecast, NetworkResult, Plan, Result, forecast, p
 from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps  # noqa: E402
 from langevin.target import Target, log_sigmoid, sigmoid  # noqa: E402
 from langevin.tuning import Tuned, tune  # noqa: E402
+from langevin.variational import Variational, svi  # noqa: E402
 
 if TYPE_CHECKING:
     from langevin import models, shards, theory
@@ -83,6 +85,7 @@ __all__ = [
     "SGHMC",
     "SGLD",
     "SGNHT",
+    "SGRLD",
     "SVRG",
     "UBU",
     "AffineKernel",
@@ -131,6 +134,7 @@ __all__ = [
     "Stratified",
     "Target",
     "Tuned",
+    "Variational",
     "Whitened",
     "WithReplacement",
     "WithoutReplacement",
@@ -156,6 +160,7 @@ __all__ = [
     "sample",
     "shards",
     "sigmoid",
+    "svi",
     "theory",
     "tune",
 ]

@@ -16,6 +16,7 @@ from langevin.kernels.sgfs import SGFS
 from langevin.kernels.sghmc import SGHMC
 from langevin.kernels.sgld import SGLD
 from langevin.kernels.sgnht import SGNHT
+from langevin.kernels.sgrld import SGRLD
 from langevin.kernels.tested import AusterityMH, ConfidenceMH
 from langevin.kernels.ubu import UBU
 
@@ -30,6 +31,7 @@ __all__ = [
     "SGHMC",
     "SGLD",
     "SGNHT",
+    "SGRLD",
     "UBU",
     "AffineKernel",
     "AusterityMH",

@@ -1,0 +1,169 @@
+"""SGRLD and the topic model: laws that are known, a gradient against enumeration, topics that are found again.
+
+Scores are over independent chains; limits for 1e-9 a score, and a factor of 4 allowed for skewness.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import gammaln
+
+import langevin as lv
+from langevin.gradients import CustomGradient
+from langevin.kernels.sgld import SGLDState
+
+CHAINS, DELTA = 256, 0.4
+# So large that chains are never reflected: six sds away from 0.
+B = np.array([40.0, 60.0], np.float32)
+LIMIT = float(stats.t.isf(0.5e-9, CHAINS - 1))
+
+
+def gamma_scores(kernel):
+    """Scores of mean and mean square of two Gamma variables, and of the mean of the first one's share."""
+    ledger = lv.run(
+        lv.Target(lambda t: jnp.sum((B - 1) * jnp.log(t) - t)), None, B, kernel=kernel, schedule=lv.Constant(DELTA),
+        num_steps=2048, chains=CHAINS, progress=False,
+        observables={"all": lambda t: jnp.concatenate([t - B, (t - B) ** 2])},
+    )  # fmt: skip
+    rows = ledger.m_stop > 256
+    found = ledger.values["all"][:, rows].sum(axis=1) / ledger.sum_omega[rows].sum() + ledger.columns["all"].reference
+    truth = [0, 0, *(B / (1 - float(np.float32(DELTA)) / 4))]
+    return float(np.max(np.abs(found.mean(axis=0) - truth) / (found.std(axis=0, ddof=1) / np.sqrt(CHAINS))))
+
+
+def test_sgrld_has_its_law_on_gamma_variables():
+    assert gamma_scores(lv.SGRLD()) < LIMIT
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class WithoutDivergence(lv.SGRLD):
+    """The 1 forgotten."""
+
+    def step(self, state, grad, eta, delta):
+        return super().step(state, grad - 1 / state.theta, eta, delta)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class FlatNoise(lv.SGRLD):
+    """Noise that does not grow with theta."""
+
+    def step(self, state, grad, eta, delta):
+        return super().step(state, grad, eta * jnp.sqrt(50.0 / state.theta), delta)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", [WithoutDivergence(), FlatNoise()], ids=repr)
+def test_control_sabotaged_sgrld_is_refused(kernel):
+    assert gamma_scores(kernel) > LIMIT + 4
+
+
+def test_a_step_reflects_and_never_reaches_zero():
+    state = SGLDState(jnp.array([0.01, 1e-30]))
+    moved = lv.SGRLD().step(state, jnp.array([0.0, -1e30]), jnp.array([-5.0, 0.0]), jnp.float32(0.1))
+    np.testing.assert_allclose(moved.theta[0], abs(0.01 + 0.05 - 5 * np.sqrt(0.001)), rtol=1e-5)
+    assert moved.theta[1] > 0 and not lv.SGRLD().has_theory
+
+
+# --- the model ---
+
+COUNTS = np.array([[2, 1, 0], [0, 1, 2], [1, 0, 0]])
+MODEL = lv.models.LDA(COUNTS, topics=2, alpha=0.5, b=0.7)
+THETA = np.array([[1.0, 0.6, 0.3], [0.2, 0.5, 0.9]], np.float32)
+
+
+def exact_gradient():
+    """By enumeration of all assignments of words to topics, weights of documents integrated out."""
+
+    def log_likelihood(theta):
+        topics, total = theta / jnp.sum(theta, axis=1, keepdims=True), 0.0
+        for document in COUNTS:
+            words = np.repeat(np.arange(3), document)
+            each = []
+            for assignment in product(range(2), repeat=len(words)):
+                n = np.bincount(assignment, minlength=2)
+                prior = np.sum(gammaln(n + 0.5) - gammaln(0.5)) - gammaln(len(words) + 1.0)
+                each.append(prior + jnp.sum(jnp.log(topics[np.array(assignment), words])))
+            total = total + jax.nn.logsumexp(jnp.stack(each))
+        return total + jnp.sum((0.7 - 1.0) * jnp.log(theta) - theta)
+
+    return np.asarray(jax.grad(log_likelihood)(jnp.asarray(THETA)))
+
+
+def estimates(gradient, count):
+    keys = jax.random.split(jax.random.key(4), count)
+    return np.asarray(jax.jit(jax.vmap(lambda key: gradient.estimate(jnp.asarray(THETA), None, key)))(keys))
+
+
+def surprise(found):
+    scores = (found.mean(axis=0) - exact_gradient()) / (found.std(axis=0, ddof=1) / np.sqrt(len(found)))
+    return float(np.max(np.abs(scores)))
+
+
+@pytest.mark.slow
+def test_the_gradient_of_a_few_documents_is_that_of_all_assignments():
+    # Estimates from two of three documents; documents of three words forget their start within a few sweeps.
+    assert surprise(estimates(MODEL.gradient(2, sweeps=40), 8000)) < stats.norm.isf(0.5e-9 / THETA.size)
+
+
+@pytest.mark.slow
+def test_control_one_sweep_from_uniform_weights_is_not_enough():
+    assert surprise(estimates(MODEL.gradient(2, sweeps=2), 20_000)) > stats.norm.isf(0.5e-9 / THETA.size) + 4
+
+
+def test_the_gradient_is_a_custom_gradient_and_a_value():
+    gradient = MODEL.gradient(2)
+    assert isinstance(gradient, CustomGradient) and gradient.cost(0) == 2
+    leaves, treedef = jax.tree.flatten(gradient)
+    assert treedef.unflatten(leaves) == gradient == MODEL.gradient(2) != MODEL.gradient(1)
+
+
+def test_perplexity_knows_good_topics_from_none():
+    topics = np.array([[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]])
+    model = lv.models.LDA(np.ones((2, 4), int), topics=2, alpha=0.01)
+    seen, hidden = np.array([[3, 3, 0, 0], [0, 0, 2, 4]]), np.array([[1, 2, 0, 0], [0, 0, 3, 1]])
+    assert 2.0 <= model.perplexity(topics, seen, hidden) < 2.05
+    assert np.isclose(model.perplexity(np.full((2, 4), 0.25), seen, hidden), 4.0)
+
+
+@pytest.mark.slow
+def test_topics_of_simulated_documents_are_found_again():
+    # One seed of chain and data: no rate. Means of topics from random starts score far worse.
+    rng = np.random.default_rng(0)
+    topics = rng.dirichlet(np.full(30, 0.1), 3)
+    counts = np.array([rng.multinomial(60, w @ topics) for w in rng.dirichlet(np.full(3, 0.2), 300)])
+    model = lv.models.LDA(counts[:250], topics=3)
+    ledger = lv.run(
+        model.target, None, model.theta_0(1), kernel=lv.SGRLD(), gradient=model.gradient(10, sweeps=10),
+        schedule=lv.Constant(0.02), num_steps=1500, observables={"topics": model.normalised}, progress=False,
+    )  # fmt: skip
+    rows = ledger.m_stop > 500
+    found = ledger.values["topics"][0, rows].sum(axis=0) / ledger.sum_omega[rows].sum()
+    found = (found + ledger.columns["topics"].reference.ravel()).reshape(3, 30)
+    seen = rng.binomial(counts[250:], 0.5)
+    score = [
+        model.perplexity(t, seen, counts[250:] - seen) for t in (found, topics, model.normalised(model.theta_0(1)))
+    ]
+    assert score[0] < 1.03 * score[1] < score[2]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: lv.models.LDA([[0, 0], [1, 2]], topics=2), "no empty document"),
+        (lambda: lv.models.LDA([[1.5, 0]], topics=2), "whole numbers"),
+        (lambda: lv.models.LDA([[1, 2]], topics=1), "topics must be an integer of at least 2, got 1"),
+        (lambda: lv.models.LDA([[1, 2]], topics=2, alpha=0.0), "alpha must be a positive number, got 0.0"),
+        (lambda: MODEL.gradient(0), "batch_size must be an integer of at least 1, got 0"),
+        (lambda: MODEL.gradient(3, sweeps=1), "sweeps must be an integer of at least 2, got 1"),
+    ],
+)
+def test_bad_arguments_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
