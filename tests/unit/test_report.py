@@ -76,14 +76,18 @@ def test_pairs_are_draws_by_their_weights(fit):
 
 def test_a_predictive_check_holds_for_the_model_and_not_for_another(fit):
     found = predictive_check(fit)
-    inside = (found.observed >= found.low) & (found.observed <= found.high)
-    # Twelve bins of 95%: eight or fewer inside has a chance of 2e-4, and the seed is fixed.
-    assert found.calibration and inside.sum() >= 9
+    place, rows = np.array(found.place), N // len(found.place)
+    sd = np.sqrt(place * (1 - place) / rows)
+    # Twelve shares within 6 standard deviations: a false alarm for one data set in 4e7.
+    assert found.calibration and np.all(np.abs(found.observed - place) < 6 * sd)
+    # The band holds 95% of 200 draws, its width known to 9%: half and twice are six errors away.
+    width = (found.high - found.low) / (2 * 1.96 * sd)
+    assert 0.5 < width.min() and width.max() < 2.0
     # The twin: the same fit beside data whose answers are turned round.
     arrays = fit.session.source.arrays
     turned = lv.DataSource.of({**arrays, "y": 1.0 - np.asarray(arrays["y"])})
     wrong = predictive_check(replace(fit, session=replace(fit.session, source=turned)))
-    assert np.mean((wrong.observed >= wrong.low) & (wrong.observed <= wrong.high)) < 0.5
+    assert np.abs(wrong.observed - np.array(wrong.place)).max() > 6 * sd.max()
 
 
 @pytest.mark.parametrize("kind", ["forest", "marginals", "running", "pairs", "predictive"])

@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.engine.checks import whole_number
+from langevin.errors import AnchorError, Diverged
 from langevin.networks.sampler import FROM_PARAMETERS
 from langevin.regression.design import as_table
 from langevin.regression.model import Model
-from langevin.regression.preparing import Question, column, group_labels, prepared
+from langevin.regression.preparing import Prepared, Question, column, group_labels, prepared
 from langevin.regression.store import packed, question, save_fit, unpacked
 from langevin.sampling import Result, sample
 from langevin.sampling.store import stored_call, stored_session, with_target
@@ -192,13 +193,25 @@ def fit(
     asked = Question(formula, family, priors, weights, offset, trials, order, missing, groups, where)
     ready = prepared(asked, data)
     with noted({FIT: packed(ready, asked)}):
-        result = sample(ready.target, ready.data, ready.theta_0, **how)
+        result = _sampled(ready, how)
     if not isinstance(result, Result):
         raise ValueError(
             f"formula must make at most {FROM_PARAMETERS} coefficients, got {result.layout.size}: beyond, only "
             f"predictions are known well. Drop columns or levels, or insist with method='minibatch'."
         )
     return Fit(result.session, ready.model, asked, ready.dropped, ready.offset, ready.trials)
+
+
+def _sampled(ready: Prepared, how: dict[str, Any]) -> Any:
+    try:
+        return sample(ready.target, ready.data, ready.theta_0, **how)
+    except (AnchorError, Diverged, ArithmeticError) as error:
+        if not ready.model.groups:
+            raise
+        raise ValueError(
+            f"groups='sample' must come with groups that the data tell apart, and these ({ready.model.design.group!r}) "
+            f"seem to differ too little, or to be too small ({error}). Use groups='integrate'."
+        ) from error
 
 
 def stored_fit(journal: Journal, path: Path, data: Any = None) -> Fit:

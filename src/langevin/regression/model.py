@@ -96,8 +96,8 @@ class Model:
     def _columns(self) -> int:
         return len(self.levels) - 1 if self.family.name == "categorical" else 0
 
-    def theta_0(self, y: Floats) -> dict[str, Any]:
-        """A start: no effects, the response at its mean."""
+    def theta_0(self, y: Floats, labels: Floats | None = None) -> dict[str, Any]:
+        """A start: the response at its mean, no effects but those of sampled groups, which are what their means say."""
         p, K = len(self.design.names), self._columns
         theta: dict[str, Any] = {"coefficients": np.zeros((p, K) if K else p, np.float32)}
         if self.design.intercept is not None and not self.family.levels:
@@ -110,9 +110,21 @@ class Model:
             theta["log_sd"] = np.full(len(self._spreads), -1.0, np.float32)
         if self._correlations:
             theta["partial"] = np.zeros(len(self._correlations), np.float32)
-        if self.groups:
-            theta["effects"] = np.zeros((len(self.groups), len(self._spreads)), np.float32)
+        if self.groups and labels is not None:
+            theta["effects"] = self._first_effects(y, self.codes(labels)).astype(np.float32)
+            # Effects of zero would draw their sd to zero, where the density has no bound.
+            spread = np.sqrt(np.mean(theta["effects"] ** 2, axis=0))
+            theta["log_sd"] = np.where(spread > 0, np.log(np.maximum(spread, 1e-3)), -1.0).astype(np.float32)
         return theta
+
+    def _first_effects(self, y: Floats, codes: Floats) -> Floats:
+        """Differences of the groups' responses from the usual one, for the effect that is an intercept."""
+        found = np.zeros((len(self.groups), len(self._spreads)))
+        if "Intercept" in self.design.varying_names:
+            place = self.design.varying_names.index("Intercept")
+            level = _usual(self.family, y)
+            found[:, place] = [_usual(self.family, y[codes == k]) - level for k in range(len(self.groups))]
+        return found
 
     def rows(self, x: Floats, z: Floats, offset: Floats) -> dict[str, Floats]:
         """What the linear predictor of each row needs."""

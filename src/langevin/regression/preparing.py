@@ -82,7 +82,7 @@ def prepared(asked: Question, data: Any) -> Prepared:
     if np.any(rows["weight"] < 0):
         raise ValueError(f"weights must be 0 or more, got {rows['weight'].min():g}. Leave rows out that do not count.")
     target, units = model.posterior(rows, labels)
-    return Prepared(model, target, units, model.theta_0(y), dropped, named["offset"], named["trials"])
+    return Prepared(model, target, units, model.theta_0(y, labels), dropped, named["offset"], named["trials"])
 
 
 def group_labels(values: Any) -> np.ndarray:

@@ -91,6 +91,7 @@ def _running(result: "Result", names: Sequence[str] | None) -> Figure:
         axis.ticklabel_format(axis="y", useOffset=False)
         axis.tick_params(axis="y", labelsize=8)
         axis.set_xticks(shown.marks, [f"{time:,.0f}" for time in shown.marks])
+        axis.minorticks_off()
         axis.set_xlabel("time $T_m$ covered by a chain", fontsize=8)
         # Early moments may know nothing yet: the picture is about the later ones.
         axis.set_ylim(*shown.range(k))
