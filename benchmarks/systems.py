@@ -1,4 +1,4 @@
-"""What the samplers of the literature do at their ends: `python -m benchmarks.systems [gamma|noise|ends|paths|tests]`.
+"""What samplers of the literature do at their ends: `python -m benchmarks.systems [STUDY ...]`, see STUDIES below.
 
 Small exact problems, so that every number stands beside the truth; a minute each on one core.
 """
