@@ -78,7 +78,8 @@ test-ray: $(VENV)/.installed-ray
 
 # The tests look for a Chromium by its usual names; CHROMIUM=/path says where another one is.
 test-browser: $(VENV)/.installed-browser
-	@command -v "$${CHROMIUM:-chromium}" chromium-browser google-chrome google-chrome-stable > /dev/null || \
+	@for one in "$${CHROMIUM:-chromium}" chromium-browser google-chrome google-chrome-stable; do \
+	  command -v "$$one" > /dev/null && exit 0; done; \
 	  echo "No Chromium was found. On Debian or Ubuntu: apt-get install chromium. Or give CHROMIUM=/path/to/chrome."
 	$(PY) -m pytest -n 0 -m browser tests/browser
 
