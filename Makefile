@@ -30,7 +30,7 @@ $(VENV)/.created:
 
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "installing langevin and its tools (one to two minutes the first time)"
-	@$(PIP) -e '.[dev,cli,files,fit,paper,report]'
+	@$(PIP) -e '.[dev,cli,files,fit,paper,report,arviz,numpyro,sklearn]'
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed

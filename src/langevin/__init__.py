@@ -61,11 +61,17 @@ from langevin.variational import Variational, svi  # noqa: E402
 
 if TYPE_CHECKING:
     from langevin import models, shards, theory
+    from langevin.bridges import sklearn
+    from langevin.bridges.numpyro import from_numpyro
     from langevin.regression import Fit, fit
 
 
 def __getattr__(name: str) -> Any:
-    """`lv.models`, `lv.shards`, `lv.theory` and `lv.fit` load when used: importing langevin stays quick."""
+    """What stands on further libraries, and rooms that few calls need, load when used: importing stays quick."""
+    if name == "from_numpyro":
+        return importlib.import_module("langevin.bridges.numpyro").from_numpyro
+    if name == "sklearn":
+        return importlib.import_module("langevin.bridges.sklearn")
     if name in ("fit", "Fit"):
         return getattr(importlib.import_module("langevin.regression"), name)
     if name in ("models", "shards", "theory"):
@@ -144,6 +150,7 @@ __all__ = [
     "estimate",
     "fit",
     "forecast",
+    "from_numpyro",
     "groups",
     "import_data",
     "laplace",
@@ -160,6 +167,7 @@ __all__ = [
     "sample",
     "shards",
     "sigmoid",
+    "sklearn",
     "svi",
     "theory",
     "tune",

@@ -9,7 +9,7 @@ import langevin as lv
 
 PUBLIC = {
     f"{room.__name__}.{name}": getattr(room, name)
-    for room in (lv, lv.models, lv.shards, lv.theory)
+    for room in (lv, lv.models, lv.shards, lv.sklearn, lv.theory)
     for name in room.__all__
     if not isinstance(getattr(room, name), ModuleType)
 }

@@ -25,6 +25,15 @@ class Draws:
     weight: Array
 
 
+def equal_places(weight: Array, count: int, offset: float = 0.5) -> Array:
+    """Numbers of the draws that make `count` of equal weight, in order: each as often as its weight says, within one.
+
+    Systematic resampling, with `offset` in [0, 1).
+    """
+    share = np.cumsum(weight) / np.sum(weight)
+    return np.minimum(np.searchsorted(share, (np.arange(count) + offset) / count), len(share) - 1)
+
+
 class DrawBook:
     """Collects kept draws, axes (settings, chains, draws, d); every stride-th transition of m leaves one."""
 

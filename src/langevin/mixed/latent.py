@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,12 @@ from scipy.special import ndtri
 
 from langevin.analysis.value import Estimate
 from langevin.anchor import Anchor
+from langevin.mixed.groups import Groups, group_numbers
 from langevin.mixed.marginal import Marginal
 from langevin.precision import in_float32, isolated
+
+if TYPE_CHECKING:
+    from langevin.sampling.result import Result
 
 Array = Any
 PyTree = Any
@@ -42,6 +46,21 @@ class Latent:
 
 
 @in_float32
+def of_groups(result: "Result", groups: Any) -> Latent:
+    """See `Result.latent`."""
+    target, source = result.session.target, result.session.source
+    if target is None or source is None:
+        raise ValueError("latent needs the target and the data: lv.load(path, target, data).")
+    if not isinstance(target.log_likelihood, Marginal):
+        raise ValueError(
+            "latent needs a target whose latent effects were integrated out, and this one has none. "
+            "Use lv.Target(log_prior, lv.marginal(log_joint))."
+        )
+    names = np.atleast_1d(np.asarray(groups))
+    numbers = source.numbers(names) if isinstance(source, Groups) else group_numbers(names, source.num_data)
+    return latent(result.expectation, target.log_likelihood, result.plan.anchor, source.take(numbers), names)
+
+
 def latent(
     expectation: Callable[..., Estimate], likelihood: Marginal, anchor: Anchor, arrays: PyTree, names: np.ndarray
 ) -> Latent:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.engine.checks import whole_number
+from langevin.engine.draws import equal_places
 from langevin.errors import AnchorError, Diverged
 from langevin.networks.sampler import FROM_PARAMETERS
 from langevin.regression.design import as_table
@@ -140,11 +141,8 @@ class Fit(Result):
         """Draws of equal weight, in the order of the chains; kept ones have weights that fall with the steps."""
         draws = self.draws
         flat, weight = draws.theta.reshape(-1, draws.theta.shape[-1]), np.tile(draws.weight, draws.theta.shape[0])
-        # Systematic resampling: each draw comes as often as its weight says, to within one.
-        grid = (np.arange(count) + np.random.default_rng(seed).random()) / count
-        places = np.searchsorted(np.cumsum(weight) / weight.sum(), grid)
-        unravel = jax.vmap(self.plan.anchor.layout.unravel)
-        return unravel(jnp.asarray(flat[np.minimum(places, len(flat) - 1)], jnp.float32))
+        places = equal_places(weight, count, np.random.default_rng(seed).random())
+        return jax.vmap(self.plan.anchor.layout.unravel)(jnp.asarray(flat[places], jnp.float32))
 
 
 def fit(

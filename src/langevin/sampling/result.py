@@ -17,8 +17,6 @@ from langevin.analysis.value import Estimate
 from langevin.data.source import ArraySource
 from langevin.engine.draws import Draws
 from langevin.engine.ledger import Ledger
-from langevin.mixed.groups import Groups, group_numbers
-from langevin.mixed.marginal import Marginal
 from langevin.sampling import tables
 from langevin.sampling.accuracy import best
 from langevin.sampling.budget import Budget
@@ -196,19 +194,9 @@ class Result:
         groups: labels, where the data came from `lv.groups`, else numbers. For targets made with `lv.marginal`. Cost:
         about three evaluations of each group at every kept draw.
         """
-        from langevin.mixed.latent import latent
+        from langevin.mixed.latent import of_groups
 
-        target, source = self.session.target, self.session.source
-        if target is None or source is None:
-            raise ValueError("latent needs the target and the data: lv.load(path, target, data).")
-        if not isinstance(target.log_likelihood, Marginal):
-            raise ValueError(
-                "latent needs a target whose latent effects were integrated out, and this one has none. "
-                "Use lv.Target(log_prior, lv.marginal(log_joint))."
-            )
-        names = np.atleast_1d(np.asarray(groups))
-        numbers = source.numbers(names) if isinstance(source, Groups) else group_numbers(names, source.num_data)
-        return latent(self.expectation, target.log_likelihood, self.plan.anchor, source.take(numbers), names)
+        return of_groups(self, groups)
 
     def summary(self) -> dict[str, Any]:
         """Columns by name, arrays over the flat parameters.
@@ -279,6 +267,15 @@ class Result:
         from langevin.report.page import write_report
 
         write_report(self, Path(path))
+
+    def to_arviz(self, transform: Callable[[PyTree], Any] | None = None) -> Any:
+        """An ArviZ DataTree: `posterior`, the kept draws resampled to equal weights, and `estimates`, the summary.
+
+        transform: of theta into a dict of what should be stored in place of its own leaves, e.g. constrained values.
+        """
+        from langevin.bridges.arviz import to_arviz
+
+        return to_arviz(self, transform)
 
     def explain(self) -> str:
         """In plain words: what was run, why, and how far to trust it."""

@@ -1,0 +1,1 @@
+"""Ways from and to other libraries: ArviZ, NumPyro, scikit-learn. Each loads its library when it is used."""
