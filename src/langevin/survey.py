@@ -169,8 +169,7 @@ class _Shape:
     def values(self, points: np.ndarray) -> np.ndarray:
         """Values at many points, (k, d), without derivatives."""
         checkpoint("looking for other modes")
-        picked = jax.tree.map(lambda leaf: leaf[: self._num_rows], self._batch)
-        return np.asarray(self._valued(self.theta(points), picked))
+        return np.asarray(self._valued(self._num_rows, self.theta(points), self._batch))
 
     def log_mass(self, y: np.ndarray) -> float:
         """Laplace approximation to the log mass of a mode, up to a constant; -inf unless the curvature is positive."""
@@ -191,9 +190,10 @@ def _whitened(
     return [parts[0], parts[1] @ root, parts[2][0] @ root]
 
 
-@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
-def _values(target: Target, layout: Layout, power: Any, points: Any, batch: Any) -> Any:
-    """Log prior / power + log likelihood at every point."""
+@partial(jax.jit, static_argnums=(0, 1, 3), compiler_options=COMPILED_SOON)
+def _values(target: Target, layout: Layout, power: Any, num_rows: int, points: Any, batch: Any) -> Any:
+    """Log prior / power + log likelihood of the first rows at every point."""
+    batch = jax.tree.map(lambda leaf: leaf[:num_rows], batch)
 
     def at(point: Any) -> Any:
         value = log_prior(target, layout)(point) / power

@@ -120,7 +120,8 @@ def test_another_call_of_sample_compiles_nothing(compiled):
         return result
 
     first = call(passes=5)
-    assert 0 < len(compiled()) <= 6
+    # The survey's values at many points are a program of their own where parameters are few.
+    assert 0 < len(compiled()) <= 7
     more = [call(passes=5, seed=1), call(passes=300), call(precision=0.01, seed=2), call(time_limit=2.0)]
     assert compiled() == []
     assert max(one.session.batch_size for one in more) > first.session.batch_size
