@@ -7,6 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import langevin as lv
+from langevin.engine.setup import prepare
+from langevin.kernels.protocol import kinds
 
 # Results of at most a few dozen float64 operations on numbers of order one.
 ROUNDING = {"rtol": 1e-13, "atol": 1e-13}
@@ -181,3 +183,20 @@ def test_a_proposal_of_undefined_density_is_refused(kernel, by_hand, value):
     start = kernel.init(half_line, np.array([0.1, 0.0, 0.0]))
     moved = kernel.step(half_line, start, np.array([-5.0, 0.0, 0.0]), -1e300, 0.5)
     assert np.array_equal(moved.theta, start.theta) and moved.acceptance == 0
+
+
+def test_programs_of_different_kernels_are_never_taken_for_each_other():
+    # Their structures compare equal in JAX 0.10, so that a compiled function of kernels could run another one's step.
+    for one, other in ((lv.SGLD(), lv.LeimkuhlerMatthews()), (lv.BAOAB(0.7), lv.UBU(0.7)), (lv.MALA(), lv.RWM())):
+        assert kinds(one) != kinds(other) and kinds((1.0, one)) != kinds((1.0, other))
+        programs = [
+            prepare(
+                lv.Target(lambda t: -0.5 * t**2), None, 0.0, schedule=lv.Constant(0.1), kernel=kernel,
+                gradient=lv.Minibatch(), subsample=None, coordinates=None, observables=None, chains=1, seed=0,
+                anchor=None, weight_power=1.0, keep=0, layout="chain", guard=1,
+            ).program.kinds
+            for kernel in (one, other)
+        ]  # fmt: skip
+        assert programs[0] != programs[1]
+    assert kinds(lv.Coarse(lv.BAOAB(0.7))) != kinds(lv.Coarse(lv.UBU(0.7)))
+    assert kinds(lv.BAOAB(0.7)) == kinds(lv.BAOAB(0.2))

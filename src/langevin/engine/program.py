@@ -32,6 +32,7 @@ class Program:
     of (seed, chain, layout_kind), bit for bit, but never of how many chains or steps run together. `source` says where
     gradients come from; with `double` an exact kernel's density is computed in float64. With `rounds` a step sees
     several minibatches, how many an argument says; `kept` is the room for draws of one block, 0 if none are kept.
+    `kinds` are the types of the parts that come as arguments.
     """
 
     target: Target
@@ -49,6 +50,7 @@ class Program:
     kept: int
     capacity: int
     page: int
+    kinds: tuple[type, ...]
 
     @property
     def batch_size(self) -> int:

@@ -32,7 +32,7 @@ from langevin.engine.prepared import Prepared
 from langevin.engine.program import BASE_ROW, MOST_OUTER, Program, Source, choose_layout, choose_page
 from langevin.gradients import DatumGradient, StatefulGradient
 from langevin.kernels import DensityKernel, ExactKernel
-from langevin.kernels.protocol import as_pytree
+from langevin.kernels.protocol import as_pytree, kinds
 from langevin.observables import Function, Marginals, Moments, named
 from langevin.precision import apart, for_float32, wide_setting
 from langevin.schedules import Schedule
@@ -210,6 +210,7 @@ def _program(
         kept=min(keep, max(_KEPT_FLOATS // (shape.size * num_chains), 16)) + 1 if keep else 0,
         capacity=capacity,
         page=choose_page(num_chains if lanes == "wide" else 1, draws + noises * shape.size, lanes == "wide"),
+        kinds=kinds((as_pytree(kernel), as_pytree(gradient), coordinates)),
     )
 
 

@@ -11,6 +11,7 @@ and what is not known is None: results of such a kernel are called `uncorrected`
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
@@ -207,10 +208,11 @@ class AffineKernel(Kernel):
 
     def affine(self, dimension: int, delta: float) -> tuple[np.ndarray, ...]:
         """F, G, E and P, from the derivatives of `step`."""
+        own = as_pytree(self)
         with jax.enable_x64(True):
             found, elsewhere = (
                 tuple(
-                    np.asarray(part) for part in _jacobians(as_pytree(self), np.full(dimension, at), np.float64(delta))
+                    np.asarray(part) for part in _jacobians(kinds(own), own, np.full(dimension, at), np.float64(delta))
                 )
                 for at in (0.0, 1.0)
             )
@@ -222,8 +224,8 @@ class AffineKernel(Kernel):
         return found
 
 
-@jax.jit
-def _jacobians(kernel: Any, theta: Array, delta: Array) -> tuple[Array, Array, Array, Array]:
+@partial(jax.jit, static_argnums=0)
+def _jacobians(_: tuple[type, ...], kernel: Any, theta: Array, delta: Array) -> tuple[Array, Array, Array, Array]:
     """Derivatives of a step at theta, with grad and eta of the same size."""
     eta = jnp.broadcast_to(theta, noise_shape(kernel, theta.size))
     start, back = ravel_pytree(kernel.init(theta, eta))
@@ -282,3 +284,18 @@ class _Static:
 def as_pytree(part: Any) -> Any:
     """The part itself if JAX knows it as a pytree, else a pytree without leaves that stands for it."""
     return _Static(part) if jax.tree.leaves(part) == [part] else part
+
+
+def kinds(tree: Any) -> tuple[type, ...]:
+    """Types of the nodes of a pytree. A compiled function of parts must have them among its static arguments.
+
+    JAX 0.10 takes structures of registered dataclasses with the same fields for equal, whatever their class, and only
+    their hashes differ: now and then a cache would hand out the program of SGLD for LeimkuhlerMatthews.
+    """
+
+    def of(structure: Any) -> tuple[type, ...]:
+        node = structure.node_data()
+        own = () if node is None else (node[0],)
+        return own + tuple(kind for child in structure.children() for kind in of(child))
+
+    return of(jax.tree.structure(tree))
