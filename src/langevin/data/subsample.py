@@ -17,6 +17,7 @@ from jax import lax
 
 from langevin import random
 from langevin.data.files import FileSource
+from langevin.data.permutation import bijection
 from langevin.data.source import DataSource
 from langevin.random import Clock
 
@@ -209,37 +210,6 @@ class Epochs(_AtMostAllData):
         position = jnp.broadcast_to(position % jnp.uint32(num_data), (position.shape[0], *key[0].shape))
         shuffled = bijection(position, seeds[0], num_data)
         return (shuffled + random.bounded(*seeds[1], num_data)) % jnp.int32(num_data)
-
-
-def bijection(position: Array, seed, num_data: int) -> Array:
-    """A keyed permutation of 0 ... num_data-1 by an unbalanced Feistel network with cycle walking."""
-    if num_data == 1:
-        return jnp.zeros(position.shape, jnp.int32)
-    rows = int(np.ceil(np.sqrt(num_data)))
-    columns = -(-num_data // rows)
-
-    def scramble(x):
-        left, right = x // jnp.uint32(columns), x % jnp.uint32(columns)
-        for turn in range(3):
-            left = (left + _hash(right, seed, 2 * turn)) % jnp.uint32(rows)
-            right = (right + _hash(left, seed, 2 * turn + 1)) % jnp.uint32(columns)
-        return left * jnp.uint32(columns) + right
-
-    def outside(x):
-        return x >= jnp.uint32(num_data)
-
-    walked = lax.while_loop(
-        lambda x: jnp.any(outside(x)), lambda x: jnp.where(outside(x), scramble(x), x), scramble(position)
-    )
-    return walked.astype(jnp.int32)
-
-
-def _hash(x: Array, seed, turn: int) -> Array:
-    """A 32-bit mixing of x with the epoch's seed; its low quality bits are never used alone (reduced mod rows)."""
-    x = x * jnp.uint32(0x9E3779B1) + seed[turn % 2] + jnp.uint32(0x85EBCA6B * (turn + 1) & 0xFFFFFFFF)
-    x = (x ^ (x >> jnp.uint32(16))) * jnp.uint32(0x7FEB352D)
-    x = (x ^ (x >> jnp.uint32(15))) * jnp.uint32(0x846CA68B)
-    return (x ^ (x >> jnp.uint32(16))) >> jnp.uint32(1)
 
 
 @dataclass(frozen=True)

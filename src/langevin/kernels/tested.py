@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from langevin import random
-from langevin.data.subsample import bijection
+from langevin.data.permutation import bijection
 from langevin.kernels.protocol import DatumDensity, DensityKernel, must_be_positive
 
 Array = Any
