@@ -12,6 +12,7 @@ from langevin.data.prefetch import on_device
 from langevin.data.source import as_source
 from langevin.engine.checks import require, whole_number
 from langevin.kernels import ExactKernel
+from langevin.kernels.protocol import kinds
 from langevin.precision import for_float32
 from langevin.schedules import Constant
 from langevin.target import Layout, Target
@@ -58,12 +59,13 @@ def adapt_step(
     theta = layout.flat(theta_0).astype(np.float32)
     with jax.enable_x64(False):
         narrow.check(theta_0, arrays)
-        log_delta = _adapt(narrow, layout, num_steps, kernel, arrays, theta, np.float32(goal), jax.random.key(seed))
+        key, kind = jax.random.key(seed), kinds(kernel)
+        log_delta = _adapt(narrow, layout, num_steps, kind, kernel, arrays, theta, np.float32(goal), key)
     return Constant(float(np.exp(np.float64(log_delta))))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _adapt(target, layout, num_steps, kernel, data, theta, goal, key):
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _adapt(target, layout, num_steps, _, kernel, data, theta, goal, key):
     log_density = jax.value_and_grad(lambda t: target.log_density(layout.unravel(t), data))
 
     def move(carry, m):

@@ -16,6 +16,7 @@ from langevin.data.source import DataSource
 from langevin.data.subsample import Full, Subsample
 from langevin.engine.checks import require
 from langevin.kernels import SGLD
+from langevin.kernels.protocol import kinds
 from langevin.precision import isolated
 from langevin.target import Layout, Target
 
@@ -104,7 +105,9 @@ class Group(NamedTuple):
             data = problem.full if subsample is None else problem.prepared
             origin = () if subsample is None else subsample.origin(0, problem.num_data)
             static = (problem.target, problem.layout, subsample, problem.num_data)
-            return _chain(*static, kernel, data, start, eta_0, w, ends, grid.time / grid.cells, count, keys, origin)
+            return _chain(
+                *static, kinds(kernel), kernel, data, start, eta_0, w, ends, grid.time / grid.cells, count, keys, origin
+            )
 
         keys = [random.stream_keys(seed, numbers, _MINIBATCH + count).T for count in counts]
         reference = chain(SGLD(), None, np.arange(grid.cells + 1), grid.cells, keys[0])
@@ -147,12 +150,13 @@ def _brownian(normals: Floats, grid: Grid) -> Floats:
     return w
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
 def _chain(
     target: Target,
     layout: Layout,
     subsample: Subsample | None,
     num_data: int,
+    _: tuple[type, ...],
     kernel: Any,
     data: PyTree,
     start: Any,
