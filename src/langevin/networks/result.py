@@ -136,13 +136,6 @@ class NetworkResult:
     def troubles(self) -> tuple[Trouble, ...]:
         """What stands against trusting any prediction of the run, each with its status and a remedy."""
         found = []
-        doubtful = self.fit.statuses[self.fit.statuses != "ok"]
-        if doubtful.size > _MOST_DOUBTFUL * self.fit.statuses.size:
-            kinds, counts = np.unique(doubtful, return_counts=True)
-            word = str(kinds[np.argmax(counts)])
-            share = counts.max() / self.fit.statuses.size
-            text = f"for {share:.0%} of the data that were looked at, {BY_WORD[word].meaning}. {BY_WORD[word].remedy}"
-            found.append(Trouble(word, text))
         if self.relative_bias > _MOST_BIAS:
             found.append(
                 Trouble(
@@ -151,6 +144,13 @@ class NetworkResult:
                     f"posterior sds, and a straight line takes off up to {_MOST_BIAS}. Run anew with more passes.",
                 )
             )
+        doubtful = self.fit.statuses[self.fit.statuses != "ok"]
+        if doubtful.size > _MOST_DOUBTFUL * self.fit.statuses.size:
+            kinds, counts = np.unique(doubtful, return_counts=True)
+            word = str(kinds[np.argmax(counts)])
+            share = counts.max() / self.fit.statuses.size
+            text = f"for {share:.0%} of the data that were looked at, {BY_WORD[word].meaning}. {BY_WORD[word].remedy}"
+            found.append(Trouble(word, text))
         return tuple(found)
 
     def expectation(self, phi: Callable[..., Any], data: PyTree = None) -> Estimate:
