@@ -152,10 +152,10 @@ def test_arviz_agrees_with_the_summary_and_draws_its_pictures():
     tree = result.to_arviz()
     seen = arviz_stats.summary(tree, round_to="none")
     assert_allclose(tree["estimates"]["mean"], result.mean.value)
-    for kind, own in (("mean", result.mean), ("sd", result.sd)):
-        error = np.hypot(seen[f"mcse_{kind}"], own.error)
-        # Draws are not corrected: room for the discretisation, half a percent of an sd.
-        assert np.all(np.abs(seen[kind] - own.value) < 7.0 * error + 0.02 * result.sd.value)
+    for kind in ("mean", "sd"):
+        # Draws are not corrected, so what they should agree with is the raw average.
+        own = result.raw[f"theta.{kind}"]
+        assert np.all(np.abs(seen[kind] - own.value) < 7.0 * np.hypot(seen[f"mcse_{kind}"], own.error))
     for draw in (arviz_plots.plot_forest, arviz_plots.plot_trace, arviz_plots.plot_pair):
         draw(tree, backend="matplotlib")
     constrained = result.to_arviz(lambda theta: {"odds": jnp.exp(theta)})
@@ -176,7 +176,10 @@ def constrained(x, y):
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("name", ["logistic", "mixed", "constrained"])
 def test_numpyros_own_sampler_agrees(name):
-    """Means within 6 combined errors of NUTS and sds within a sixth; sites that are constant are left out."""
+    """Means within 6 combined errors of NUTS; constant sites are left out.
+
+    Sds within a sixth: 5 errors of NUTS's own, 1/sqrt(2 x 450) at the fewest effective draws that it has here.
+    """
     import jax
     from numpyro.diagnostics import effective_sample_size
     from numpyro.infer import MCMC, NUTS

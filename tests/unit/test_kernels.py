@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 import langevin as lv
 from langevin.engine.setup import prepare
-from langevin.kernels.protocol import kinds
+from langevin.kernels.pytrees import kinds
 
 # Results of at most a few dozen float64 operations on numbers of order one.
 ROUNDING = {"rtol": 1e-13, "atol": 1e-13}

@@ -12,7 +12,7 @@ from langevin.data.prefetch import on_device
 from langevin.data.source import as_source
 from langevin.engine.checks import require, whole_number
 from langevin.kernels import ExactKernel
-from langevin.kernels.protocol import kinds
+from langevin.kernels.pytrees import kinds
 from langevin.precision import for_float32
 from langevin.schedules import Constant
 from langevin.target import Layout, Target

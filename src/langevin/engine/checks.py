@@ -15,7 +15,8 @@ from langevin.data.subsample import Subsample, WithReplacement
 from langevin.engine.program import MOST_ROUNDS
 from langevin.gradients import ControlVariate, CustomGradient, DatumGradient, StatefulGradient
 from langevin.kernels import DensityKernel, Kernel
-from langevin.kernels.protocol import Bare, as_pytree
+from langevin.kernels.protocol import Bare
+from langevin.kernels.pytrees import as_pytree
 from langevin.target import Layout, Target
 
 PyTree = Any

@@ -32,7 +32,7 @@ from langevin.engine.prepared import Prepared
 from langevin.engine.program import BASE_ROW, MOST_OUTER, Program, Source, choose_layout, choose_page
 from langevin.gradients import DatumGradient, StatefulGradient
 from langevin.kernels import DensityKernel, ExactKernel
-from langevin.kernels.protocol import as_pytree, kinds
+from langevin.kernels.pytrees import as_pytree, kinds
 from langevin.observables import Function, Marginals, Moments, named
 from langevin.precision import apart, for_float32, wide_setting
 from langevin.schedules import Schedule

@@ -10,7 +10,7 @@ and what is not known is None: results of such a kernel are called `uncorrected`
 
 import numbers
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -18,6 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+
+from langevin.kernels.pytrees import as_pytree, kinds
 
 # A jax.Array, a tracer of one, or on the host a NumPy array.
 Array = Any
@@ -268,34 +270,3 @@ def must_be_positive(kernel: Any, name: str, meaning: str, remedy: str) -> None:
     if not number or not np.all(np.isfinite(value) & (np.asarray(value) > 0.0)):
         remedy = f"{type(kernel).__name__}({name}={remedy})"
         raise ValueError(f"{name} must be a positive finite number, got {value!r}: {meaning}. Try {remedy}.")
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class _Static:
-    """A user's part that JAX does not know as a pytree: compiled code depends on it as a whole."""
-
-    part: Any = field(metadata={"static": True})
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.part, name)
-
-
-def as_pytree(part: Any) -> Any:
-    """The part itself if JAX knows it as a pytree, else a pytree without leaves that stands for it."""
-    return _Static(part) if jax.tree.leaves(part) == [part] else part
-
-
-def kinds(tree: Any) -> tuple[type, ...]:
-    """Types of the nodes of a pytree. A compiled function of parts must have them among its static arguments.
-
-    JAX 0.10 takes structures of registered dataclasses with the same fields for equal, whatever their class, and only
-    their hashes differ: now and then a cache would hand out the program of SGLD for LeimkuhlerMatthews.
-    """
-
-    def of(structure: Any) -> tuple[type, ...]:
-        node = structure.node_data()
-        own = () if node is None else (node[0],)
-        return own + tuple(kind for child in structure.children() for kind in of(child))
-
-    return of(jax.tree.structure(tree))

@@ -16,7 +16,7 @@ from langevin.data.source import DataSource
 from langevin.data.subsample import Full, Subsample
 from langevin.engine.checks import require
 from langevin.kernels import SGLD
-from langevin.kernels.protocol import kinds
+from langevin.kernels.pytrees import kinds
 from langevin.precision import isolated
 from langevin.target import Layout, Target
 
