@@ -20,14 +20,14 @@ def traced(name: str, function: Callable, arguments: Sequence[PyTree]) -> tuple[
     """The function as JAX sees it, and the shapes that it returns; says what is wrong where JAX cannot follow it."""
     try:
         return jax.make_jaxpr(function, return_shape=True)(*arguments)
-    except (jax.errors.TracerArrayConversionError, jax.errors.TracerBoolConversionError) as error:
-        numpy = isinstance(error, jax.errors.TracerArrayConversionError)
+    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+        choice = isinstance(error, jax.errors.TracerBoolConversionError)
         seen = (
-            "a function of NumPy or SciPy was applied to"
-            if numpy
-            else "a Python `if` or `while` asked for the value of"
+            "a Python `if` or `while` asked for the value of"
+            if choice
+            else "a function of NumPy, SciPy or `math`, or float(), was applied to"
         )
-        remedy = "Use jax.numpy (jnp.exp for np.exp) and jax.scipy" if numpy else "Use jnp.where or jax.lax.cond"
+        remedy = "Use jnp.where or jax.lax.cond" if choice else "Use jax.numpy (jnp.exp for np.exp) and jax.scipy"
         raise ValueError(
             f"{name} must be made of JAX functions, but {seen} a number that is not known yet: it is differentiated "
             f"and compiled. {remedy}."

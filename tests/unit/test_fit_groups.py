@@ -7,7 +7,8 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import langevin as lv
-from langevin.regression.preparing import Question, prepared
+from langevin.regression.preparing import prepared
+from langevin.regression.reading import Question
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("formulaic")

@@ -9,7 +9,8 @@ import pytest
 
 import langevin as lv
 from langevin.regression.fitting import Fit
-from langevin.regression.preparing import Question, prepared
+from langevin.regression.preparing import prepared
+from langevin.regression.reading import Question
 from langevin.regression.store import packed, unpacked
 from langevin.saving.folder import _digest
 

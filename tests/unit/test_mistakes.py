@@ -1,5 +1,6 @@
 """Mistakes that JAX lets pass are refused with the fix named; what looks like one and is not is left alone."""
 
+import math
 import re
 
 import jax
@@ -64,6 +65,8 @@ def test_indices_within_their_arrays_pass(row, size):
 def test_functions_that_jax_cannot_follow_get_the_right_advice():
     with pytest.raises(ValueError, match=r"jax\.numpy"):
         check(fit(lambda t, d: np.exp(t[0])), np.zeros(3))
+    with pytest.raises(ValueError, match=r"or `math`, or float\(\), .* jax\.numpy"):
+        check(fit(lambda t, d: math.exp(t[0])), np.zeros(3))
     with pytest.raises(ValueError, match=r"jnp\.where"):
         check(fit(lambda t, d: t[0] if t[0] > 0 else 0.0), np.zeros(3))
 
@@ -83,3 +86,13 @@ def test_labels_that_silence_half_of_the_rows_are_refused():
     with pytest.raises(ValueError, match="2 \\* label - 1"):
         lv.plan(target, labels, np.zeros(3), passes=1)
     assert lv.plan(target, {**labels, "y": 2 * labels["y"] - 1}, np.zeros(3), passes=1).batch_size > 0
+
+
+@pytest.mark.parametrize("value", [jnp.nan, -jnp.inf])
+def test_labels_outside_the_support_are_named_by_their_rows(value):
+    data = {"y": np.where(np.arange(200) % 50 == 7, -1.0, 1.0).astype(np.float32)}
+    target = lv.Target(log_prior, lambda t, d: jnp.where(d["y"] < 0, value, -0.5 * (d["y"] - t) ** 2))
+    with pytest.raises(lv.AnchorError, match=f"4 of 200 rows have a log likelihood of {value} there, row 7 first"):
+        lv.laplace(target, data, 0.0)
+    with pytest.raises(lv.AnchorError, match=r"nan\. Start from another theta_0"):
+        lv.laplace(lv.Target(lambda t: jnp.sqrt(t), lambda t, d: -((d["y"] - t) ** 2)), data, -1.0)

@@ -21,8 +21,8 @@ _SHOWN = 20
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(help="A table: .csv or .parquet.")],
-    formula: Annotated[str, typer.Argument(help='Such as "y ~ x1 + C(x2) + (1 | town)".')],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="A table: .csv or .parquet.")],
+    formula: Annotated[str, typer.Argument(metavar="FORMULA", help='Such as "y ~ x1 + C(x2) + (1 | town)".')],
     family: Annotated[
         str,
         typer.Option(
@@ -116,6 +116,9 @@ def predict(
             table.to_csv(out, index=False)
         else:
             table.to_parquet(out, index=False)
+    if found.forgets_groups:
+        said = "Rows are predicted as of groups that were not seen: langevin fit --groups sample knows those that were."
+        Console(stderr=True).print(said, soft_wrap=True)
     if found.status != "ok":
         Console(stderr=True).print(f"Read with care: the fit is {found.status}.", style="yellow")
     raise typer.Exit(0 if found.status == "ok" else 1)

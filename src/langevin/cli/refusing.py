@@ -19,6 +19,8 @@ _OPTIONS = {
 def refuse(error: Exception) -> NoReturn:
     """One line about what is wrong, and the exit code of bad input."""
     said = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        said = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     for argument, option in _OPTIONS.items():
         said = said.replace(argument, option)
     Console(stderr=True).print(f"Error: {said}", style="red", markup=False, highlight=False, soft_wrap=True)

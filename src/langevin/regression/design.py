@@ -4,13 +4,16 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from langevin.regression.columns import GROUP_TERM, plain, refuse_stray, used_columns
+from langevin.regression.files import is_path, table_in_files
+
 Table = Any
-# "(1 + x | town)": what varies, and over which groups.
-_GROUP_TERM = re.compile(r"\+?\s*\(([^()|]*)\|([^()|]*)\)")
+_LEARNS = re.compile(r"\b(center|scale|standardize|poly|bs|cc|cr|cs)\s*\(")
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,10 +24,21 @@ class Terms:
     columns: tuple[str, ...]
 
     @classmethod
-    def learnt(cls, written: Any, table: Table, formula: str) -> "Terms":
-        """Terms as formulaic has read them, with the levels and transforms of these data."""
-        matrix = _built(written, table, formula)
-        return cls(matrix.model_spec, tuple(matrix.columns))
+    def learnt(cls, written: Any, table: Table, formula: str, states: Mapping[str, Any]) -> "Terms":
+        """Terms as formulaic has read them, with the levels and transforms of these data, or the states given."""
+        from formulaic import ModelSpec
+
+        matrix = _built(ModelSpec.from_spec(written, transform_state=dict(states)), table, formula)
+        found = cls(matrix.model_spec, tuple(matrix.columns))
+        few = slice(-max(1, min(10, len(table) // 2)), None)
+        before, again = matrix.iloc[few].to_numpy(np.float64), found.rows(table.iloc[few], found.columns, formula)
+        changed = ~np.isclose(again, before, rtol=1e-6, atol=1e-9).all(axis=0)
+        if changed.any():
+            raise ValueError(
+                f"formula must make a row of each row alone, but {found.columns[int(np.argmax(changed))]!r} depends on "
+                f"the others. Use center, scale or poly, which remember what they learn, or make the column first."
+            )
+        return found
 
     def rows(self, table: Table, names: Sequence[str], formula: str) -> np.ndarray:
         """Some of the columns for a table, float64."""
@@ -76,6 +90,8 @@ class Design:
 
     def matrices(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
         """Rows of the coefficients and of the varying effects, float64, for any table with the formula's columns."""
+        refuse_stray(table, self.formula)
+        table = plain(table, used_columns(table.columns, self.formula))
         fixed = self.fixed.rows(table, self.names, self.formula)
         if self.varying is None:
             return fixed, np.zeros((len(table), 0))
@@ -83,7 +99,7 @@ class Design:
 
 
 def as_table(data: Any) -> Table:
-    """A pandas data frame of a frame, an arrow table, a dict of columns, or the path of a CSV or Parquet file."""
+    """A pandas data frame of a frame, an arrow table, a dict of columns, or what is at a path or a list of them."""
     pandas = _pandas()
     if isinstance(data, pandas.DataFrame):
         table = data
@@ -91,24 +107,43 @@ def as_table(data: Any) -> Table:
         table = data.to_pandas()
     elif isinstance(data, Mapping):
         table = pandas.DataFrame(dict(data))
-    elif isinstance(data, str) or hasattr(data, "__fspath__"):
-        name = str(data)
-        try:
-            table = pandas.read_parquet(name) if name.endswith(".parquet") else pandas.read_csv(name)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or _first_line(error)
-            raise ValueError(f"data must be a table in a .csv or .parquet file, got {name}: {reason}") from error
+    elif is_path(data) and Path(data).suffix.lower() in (".csv", ".parquet") and not Path(data).is_dir():
+        table = _read(str(data), pandas)
     else:
-        raise ValueError(
-            f"data must be a data frame, a dict of columns, or the path of a .csv or .parquet file, got "
-            f"{type(data).__name__}."
-        )
-    twice = [str(name) for name in table.columns[table.columns.duplicated()]]
-    if twice:
-        raise ValueError(f"data must have one column of each name, got {twice[0]!r} twice. Rename or drop one.")
+        files = table_in_files(data)
+        if files is None:
+            raise ValueError(
+                f"data must be a data frame, a dict of columns, or the path of a .csv or .parquet file, of a folder or "
+                f"a list of them, or of an imported folder, got {type(data).__name__}."
+            )
+        table = files.through(lambda frames: frames.whole())
+    _refuse_twins(table.columns)
     if not len(table):
         raise ValueError("data must hold at least one row, got an empty table.")
     return table
+
+
+def _read(name: str, pandas: Any) -> Table:
+    try:
+        if name.lower().endswith(".parquet"):
+            return pandas.read_parquet(name)
+        table = pandas.read_csv(name)
+        header = pandas.read_csv(name, header=None, nrows=1, dtype=str).iloc[0].dropna()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or _first_line(error)
+        if isinstance(error, pandas.errors.EmptyDataError):
+            reason = "the file is empty"
+        reason = reason.removesuffix(".")
+        raise ValueError(f"data must be a table in a .csv or .parquet file, got {name}: {reason}.") from error
+    # pandas gives the second of two columns a new name, without a word.
+    _refuse_twins(pandas.Index(header))
+    return table
+
+
+def _refuse_twins(names: Any) -> None:
+    twice = [str(name) for name in names[names.duplicated()]]
+    if twice:
+        raise ValueError(f"data must have one column of each name, got {twice[0]!r} twice. Rename or drop one.")
 
 
 def _pandas() -> Any:
@@ -136,21 +171,23 @@ def sides(formula: str) -> Sides:
         from formulaic.errors import FormulaicError
     except ImportError as error:
         raise ImportError("lv.fit needs pandas and formulaic: pip install 'langevin[fit]'") from error
-    left, tilde, right = formula.partition("~")
-    if not tilde or not left.strip() or not right.strip():
+    left, _, right = formula.partition("~")
+    if formula.count("~") != 1 or not left.strip() or not right.strip():
         raise ValueError(f'formula must be "response ~ predictors", got {formula!r}. Try "y ~ x1 + C(x2)".')
-    terms = _GROUP_TERM.findall(right)
+    terms = GROUP_TERM.findall(right)
     if len(terms) > 1:
         raise ValueError(
             f"formula must have one grouping at most, got {len(terms)}: crossed and nested groupings do not factorise "
             f"into groups. Keep the one with the most levels and give the other as C(...), or write it for lv.sample."
         )
-    fixed = _GROUP_TERM.sub("", right).strip() or "1"
+    if used_columns([left.strip().strip("`")], right):
+        raise ValueError(f"formula must have the response on the left alone, got {formula!r}. Drop it on the right.")
+    fixed = GROUP_TERM.sub("", right).strip() or "1"
     fixed = fixed.removeprefix("+").strip()
     if "|" in fixed:
         raise ValueError(
-            f"formula must have group terms without inner brackets, got {formula!r}. Make 0/1 columns of what varies, "
-            f"and write (1 + red | town)."
+            f"formula must have group terms in brackets, without inner brackets, got {formula!r}. Write (1 | town); "
+            f"where levels vary make 0/1 columns of them, and write (1 + red | town)."
         )
     try:
         read = [None if text is None else Formula(text) for text in (fixed, terms[0][0] if terms else None)]
@@ -159,8 +196,18 @@ def sides(formula: str) -> Sides:
     return Sides(left.strip().strip("`"), read[0], read[1], terms[0][1].strip() if terms else None)
 
 
-def design(formula: str, table: Table, level: bool = True) -> Design:
-    """Reads the formula and learns its columns from the table; without an intercept unless `level`."""
+def learning(said: Sides) -> list[str]:
+    """Those parts of a formula that learn from numbers, such as center(x)."""
+    written = [side for side in (said.fixed, said.varying) if side is not None]
+    parts = dict.fromkeys(one.expr for side in written for term in side for one in term.factors)
+    return [part for part in parts if _LEARNS.search(part)]
+
+
+def design(formula: str, table: Table, level: bool = True, whole: Table | None = None) -> Design:
+    """Reads the formula and learns its columns from the table; without an intercept unless `level`.
+
+    Where the table is a sample, `whole` has all rows of the columns from which transforms learn.
+    """
     said = sides(formula)
     for column in [said.response, *([said.group] if said.group else [])]:
         if column not in table.columns:
@@ -168,8 +215,13 @@ def design(formula: str, table: Table, level: bool = True) -> Design:
                 f"formula must name columns of the data, got {column!r}. {_there(table)} A transformed response is a "
                 f"column to make first."
             )
-    fixed = Terms.learnt(said.fixed, table, formula)
-    varying = None if said.varying is None else Terms.learnt(said.varying, table, formula)
+    states: Mapping[str, Any] = {}
+    if whole is not None:
+        from formulaic import Formula
+
+        states = _built(Formula(["0", *learning(said)]), whole, formula).model_spec.transform_state
+    fixed = Terms.learnt(said.fixed, table, formula, states)
+    varying = None if said.varying is None else Terms.learnt(said.varying, table, formula, states)
     return Design(formula, said.response, fixed, varying, said.group, level)
 
 
@@ -177,17 +229,39 @@ def _built(spec: Any, table: Table, formula: str) -> Any:
     from formulaic.errors import DataMismatchWarning, FormulaicError
 
     try:
-        with warnings.catch_warnings():
+        # What is no number is refused below.
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("error", DataMismatchWarning)
             matrix = spec.get_model_matrix(table, na_action="raise")
     except DataMismatchWarning as error:
-        seen = re.search(r"\{.*?\}", str(error))
+        seen = re.search(r"\{(.*?)\}", str(error))
         raise ValueError(
-            f"data must have the levels of the data that were fitted, got {seen[0] if seen else 'others'}, which was "
+            f"data must have the levels of the data that were fitted, got {seen[1] if seen else 'others'}, which was "
             f"not among them. Leave such rows out, or fit with data that have it."
         ) from error
     except (FormulaicError, ValueError, KeyError, TypeError) as error:
         cause = error.__cause__ if error.__cause__ is not None else error
+        empty = re.search(r"`(.*?)` contains null values", str(cause))
+        if empty and empty[1] not in table.columns:
+            raise ValueError(
+                f"formula must give numbers, but {empty[1]!r} has none in some rows, as log of negative ones. Check it."
+            ) from error
+        if empty:
+            raise ValueError(
+                f"data must be complete, got missing values in {empty[1]!r}. Impute them, or leave these rows out."
+            ) from error
+        other = re.search(r"`(.*?)` has generated too", str(cause))
+        if other:
+            raise ValueError(
+                f"data must have columns of the kinds that were fitted, got {other[1]!r} with numbers where there was "
+                f"text, or the other way round."
+            ) from error
+        lost = re.search(r"`(.*?)` is not present|name '(.*?)' is not defined", str(cause))
+        if lost:
+            raise ValueError(
+                f"formula must be made of columns of the data and functions of formulaic, got {formula!r}, where "
+                f"{lost[1] or lost[2]!r} is neither. {_there(table)}"
+            ) from error
         raise ValueError(
             f"formula must fit the data, got {formula!r}: {_first_line(cause)} {_there(table)} Text becomes a "
             f"predictor by C(...)."
@@ -197,24 +271,6 @@ def _built(spec: Any, table: Table, formula: str) -> Any:
     if unseen:
         raise ValueError(f"formula must give numbers, but {unseen[0]!r} has NaN or infinity. Check its transform.")
     return matrix
-
-
-def complete(table: Table, formula: str, more: tuple[str, ...], drop: bool) -> tuple[Table, int]:
-    """The rows without missing values in the columns that the formula names, and how many were dropped."""
-    words = set(re.findall(r"[A-Za-z_][\w.]*|`[^`]*`", formula))
-    used = [name for name in table.columns if str(name) in words or f"`{name}`" in words or name in more]
-    missing = table[used].isna()
-    bad = missing.any(axis=1).to_numpy()
-    if not bad.any():
-        return table, 0
-    if drop:
-        return table[~bad], int(bad.sum())
-    column = next(name for name in used if missing[name].any())
-    row = int(np.flatnonzero(missing[column].to_numpy())[0])
-    raise ValueError(
-        f"data must be complete, got {int(bad.sum())} of {len(table)} rows with a missing value, first {column!r} in "
-        f"row {row}. Impute them, or leave these rows out with missing='drop'."
-    )
 
 
 def _there(table: Table) -> str:

@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from langevin.mixed.covariance import covariance_root
-from langevin.mixed.groups import groups
 from langevin.mixed.marginal import MOST_LATENT, marginal
 from langevin.regression import priors as laws
 from langevin.regression.design import Design
 from langevin.regression.families import Family
+from langevin.regression.summary import Summary
 from langevin.target import Target
 
 Array = Any
@@ -46,26 +47,24 @@ class Model:
         cls,
         design: Design,
         family: Family,
-        x: Floats,
-        z: Floats,
-        y: Floats,
-        offset: Floats,
+        seen: Summary,
         levels: tuple,
         priors: Any,
         groups: tuple[Any, ...] = (),
+        centre: Floats | None = None,
     ) -> "Model":
-        """With the default priors of `lv.fit`, except where the user gives others."""
-        unit = float(np.std(y)) if family.scaled and np.std(y) > 0 else 1.0
-        # Columns are centred where an intercept, or the cuts of an ordinal response, take up their means.
-        centred = design.intercept is not None or family.name == "ordinal"
-        at_zero = np.arange(x.shape[1]) == (-1 if design.intercept is None else design.intercept)
+        """With the default priors of `lv.fit`, except where the user gives others; centred at the means, or nearby."""
+        # Without an intercept the coefficients have to make up the mean too.
+        level = 0.0 if design.intercept is not None else float(seen.y.mean - seen.offset.mean)
+        unit = float(np.hypot(seen.y.sd, level)) if family.scaled else 1.0
         defaults = {}
-        for k, (name, sd) in enumerate(zip(design.names, _spread(x), strict=True)):
-            centre = _usual(family, y) - offset.mean() if k == design.intercept and not family.levels else 0.0
-            defaults[name] = laws.Prior("normal", (centre, laws.SCALE * unit / sd))
-        chosen, spreads = laws.chosen(defaults, priors), unit / _spread(z)
-        centre = np.where(at_zero | (not centred), 0.0, x.mean(axis=0))
-        return cls(design, family, chosen, centre, unit, spreads, levels, groups)
+        for k, (name, sd) in enumerate(zip(design.names, seen.x.sd, strict=True)):
+            at_mean = k == design.intercept and not family.levels
+            usual = _usual(family, seen.y.mean, seen.y.count) - float(seen.offset.mean) if at_mean else 0.0
+            defaults[name] = laws.Prior("normal", (usual, laws.SCALE * unit / sd))
+        chosen = laws.chosen(defaults, priors)
+        centre = middle(design, family, seen.x.mean) if centre is None else centre
+        return cls(design, family, chosen, centre, unit, unit / seen.z.sd, levels, groups)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -96,34 +95,38 @@ class Model:
     def _columns(self) -> int:
         return len(self.levels) - 1 if self.family.name == "categorical" else 0
 
-    def theta_0(self, y: Floats, labels: Floats | None = None) -> dict[str, Any]:
+    def theta_0(self, seen: Summary) -> dict[str, Any]:
         """A start: the response at its mean, no effects but those of sampled groups, which are what their means say."""
         p, K = len(self.design.names), self._columns
         theta: dict[str, Any] = {"coefficients": np.zeros((p, K) if K else p, np.float32)}
         if self.design.intercept is not None and not self.family.levels:
-            theta["coefficients"][self.design.intercept] = self.priors["Intercept"].numbers[-2]
+            theta["coefficients"][self.design.intercept] = _usual(self.family, seen.y.mean, seen.y.count) - float(
+                seen.offset.mean
+            )
         for name in self.family.more:
-            theta[name] = np.float32(np.log(np.std(y)) if name == "log sigma" and np.std(y) > 0 else 0.0)
+            theta[name] = np.float32(np.log(self.unit) if name == "log sigma" else 0.0)
         if self.family.name == "ordinal":
             theta["cuts"] = np.concatenate([[-1.0], np.zeros(len(self.levels) - 2)]).astype(np.float32)
         if self._spreads:
             theta["log_sd"] = np.full(len(self._spreads), -1.0, np.float32)
         if self._correlations:
             theta["partial"] = np.zeros(len(self._correlations), np.float32)
-        if self.groups and labels is not None:
-            theta["effects"] = self._first_effects(y, self.codes(labels)).astype(np.float32)
+        if self.groups:
+            theta["effects"] = self._first_effects(seen).astype(np.float32)
             # Effects of zero would draw their sd to zero, where the density has no bound.
             spread = np.sqrt(np.mean(theta["effects"] ** 2, axis=0))
             theta["log_sd"] = np.where(spread > 0, np.log(np.maximum(spread, 1e-3)), -1.0).astype(np.float32)
         return theta
 
-    def _first_effects(self, y: Floats, codes: Floats) -> Floats:
+    def _first_effects(self, seen: Summary) -> Floats:
         """Differences of the groups' responses from the usual one, for the effect that is an intercept."""
         found = np.zeros((len(self.groups), len(self._spreads)))
         if "Intercept" in self.design.varying_names:
             place = self.design.varying_names.index("Intercept")
-            level = _usual(self.family, y)
-            found[:, place] = [_usual(self.family, y[codes == k]) - level for k in range(len(self.groups))]
+            level = _usual(self.family, seen.y.mean, seen.y.count)
+            means = seen.group_sum / seen.group_count
+            both = zip(means, seen.group_count, strict=True)
+            found[:, place] = [_usual(self.family, mean, count) - level for mean, count in both]
         return found
 
     def rows(self, x: Floats, z: Floats, offset: Floats) -> dict[str, Floats]:
@@ -156,8 +159,7 @@ class Model:
 
     def codes(self, labels: Floats) -> Floats:
         """Places of labels among the sampled groups, -1 for others."""
-        place = {label: k for k, label in enumerate(self.groups)}
-        return np.array([place.get(label, -1) for label in labels.tolist()], np.int32)
+        return places(self.groups, labels)
 
     def log_prior(self, theta: PyTree) -> Array:
         """The log density of all priors, up to a constant."""
@@ -192,46 +194,52 @@ class Model:
     def log_joint(self, theta: PyTree, z: Array, group: Mapping[str, Array]) -> Array:
         """Of one group's rows and its effects."""
         eta = self.predictor(theta, group, self.effects(theta, z))
-        density = jnp.vectorize(lambda e, y: self.family.log_density(e, y, theta))(eta, group["y"])
+        # A row's response may be several numbers: successes and trials.
+        density = jax.vmap(lambda e, y: self.family.log_density(e, y, theta))(eta, group["y"])
         rows = jnp.where(group["mask"], group["weight"] * density, 0.0)
         return jnp.sum(rows) - 0.5 * jnp.sum(z**2) - 0.5 * z.size * jnp.log(2.0 * jnp.pi)
 
-    def posterior(self, rows: dict[str, Floats], labels: Floats | None) -> tuple[Target, Any]:
-        """Target and data: rows, or groups whose effects are integrated out."""
-        if labels is not None and self.groups:
-            return Target(self.log_prior, self.log_likelihood), {**rows, "group": self.codes(labels)}
-        if labels is None:
-            return Target(self.log_prior, self.log_likelihood), {k: v for k, v in rows.items() if k != "z"}
-        joint = marginal(self.log_joint, latent=len(self.design.varying_names))
-        return Target(self.log_prior, joint), groups(rows, by=labels)
+    @property
+    def target(self) -> Target:
+        """Of rows, or of groups whose effects are integrated out."""
+        if self.design.group is None or self.groups:
+            return Target(self.log_prior, self.log_likelihood)
+        return Target(self.log_prior, marginal(self.log_joint, latent=len(self.design.varying_names)))
 
 
-def _usual(family: Family, y: Floats) -> float:
+def middle(design: Design, family: Family, means: Floats) -> Floats:
+    """Where columns are centred: at their means, if an intercept or the cuts of an ordinal response take these up."""
+    if design.intercept is None and family.name != "ordinal":
+        return np.zeros(len(means))
+    return np.where(np.arange(len(means)) == design.intercept, 0.0, means)
+
+
+def places(groups: tuple[Any, ...], labels: Floats) -> Floats:
+    """Numbers of labels among groups, -1 for those that are none of them."""
+    place = {label: k for k, label in enumerate(groups)}
+    return np.array([place.get(label, -1) for label in labels.tolist()], np.int32)
+
+
+def _usual(family: Family, mean: Any, count: float) -> float:
     """The link of the mean response, kept off the ends of its range by half an observation."""
-    mean = float(np.mean(y)) if family.scaled else (float(np.sum(y)) + 0.5) / (len(y) + 1.0)
-    return family.link(mean)
+    return family.link(float(mean) if family.scaled else (float(mean) * count + 0.5) / (count + 1.0))
 
 
-def _spread(columns: Floats) -> Floats:
-    """Sds of columns, 1 for a constant one."""
-    sd = columns.std(axis=0)
-    return np.where(sd > 0, sd, 1.0)
-
-
-def check_design(design: Design, family: Family, x: Floats) -> None:
-    """Raises on columns that say the same, and on too many varying effects."""
+def check_effects(design: Design, family: Family) -> None:
+    """Raises on too many varying effects, and on a family that has none."""
     if len(design.varying_names) > MOST_LATENT:
         raise ValueError(
             f"formula must let at most {MOST_LATENT} effects vary between groups, got {len(design.varying_names)}."
         )
     if family.levels and design.group is not None:
         raise ValueError(f"family {family.name!r} must come without groups, got a group term in the formula.")
-    size = np.sqrt(np.mean(x**2, axis=0))
-    # What each column adds to those before it, as a share of itself.
-    new = np.abs(np.diag(np.linalg.qr(x / np.where(size > 0, size, 1.0), mode="r"))) / np.sqrt(len(x))
-    if len(x) < x.shape[1] or np.any(new < 1e-6):
-        k = int(np.argmax(new < 1e-6)) if np.any(new < 1e-6) else x.shape[1] - 1
+
+
+def check_columns(design: Design, seen: Summary) -> None:
+    """Raises on columns that say the same."""
+    same = seen.new < 1e-6
+    if np.any(same):
         raise ValueError(
-            f"formula must give columns that differ, but {design.names[k]!r} is zero or a combination of the ones "
-            f"before it. Drop it."
+            f"formula must give columns that differ, but {design.names[int(np.argmax(same))]!r} is zero or a "
+            f"combination of the ones before it. Drop it."
         )

@@ -10,8 +10,8 @@ import numpy as np
 from langevin.regression.design import Design, Terms, sides
 from langevin.regression.families import FAMILIES
 from langevin.regression.model import Model
-from langevin.regression.preparing import Question
 from langevin.regression.priors import Prior, read
+from langevin.regression.reading import Question
 from langevin.sampling.session import Session
 from langevin.sampling.store import save
 from langevin.saving.journal import FIT
