@@ -1,87 +1,61 @@
-"""One line that says how far long work has come: live in a terminal or notebook, plain log lines elsewhere."""
+"""One display for a whole call: what is under way, how far it has come, and how long it will take.
 
+The work only leaves a note of where it is, by `tell`. A thread reads it a few times a second: no step waits for the
+screen, and the clock goes on while a program compiles.
+"""
+
+import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, copy_context
+from functools import cache
+from threading import Event, Thread
+from time import monotonic
+from typing import Any, NamedTuple
 
-# Short work stays silent; log files get a line now and then, not a thousand.
-_QUIET_SECONDS = 2.0
-_LIVE_SECONDS, _LOG_SECONDS = 0.2, 15.0
-# What the user asked of the call under way: True, False, or None for long work only.
-_wanted: ContextVar[bool | None] = ContextVar("wanted", default=None)
+from jax import monitoring
+
+# Shorter calls stay silent.
+_QUIET_SECONDS = 3.0
+# Between two looks at the note; between two lines of a log about one stage, at first: each wait is twice the last.
+_LOOK_SECONDS, _LOG_SECONDS = 0.2, 15.0
+_COMPILING = "/jax/core/compile/"
+# One entry for each program that is traced or compiled just now, by any thread.
+_programs: list[str] = []
 
 
 @contextmanager
 def showing(progress: bool | None) -> Iterator[None]:
-    """Makes set-up inside show its progress always, never (False), or where it is long (None)."""
-    before = _wanted.set(progress)
+    """Shows the work inside: at once (True), never (False), or where it takes more than some seconds (None).
+
+    Work inside other work shares its display.
+    """
+    if _current.get() is not None and progress is not False:
+        yield
+        return
+    display = _Display(progress)
+    token = _current.set(display)
     try:
         yield
+        display.close(display.summary())
     finally:
-        _wanted.reset(before)
+        display.close()
+        _current.reset(token)
 
 
-class Line:
-    """The line; `enabled=None` shows it for work longer than two seconds."""
-
-    def __init__(self, enabled: bool | None) -> None:
-        self._enabled = enabled
-        self.start = self._last = time.monotonic()
-        self._live = _in_notebook() or sys.stderr.isatty()
-        self._write: Callable[[str], None] | None = None
-        self._shown = False
-
-    def update(self, text: Callable[[float], str]) -> None:
-        """Shows `text(seconds since the start)` if a new line is due."""
-        now = time.monotonic()
-        waited = now - self._last >= (_LIVE_SECONDS if self._live else _LOG_SECONDS)
-        if self._enabled is False or not waited or (self._enabled is None and now - self.start < _QUIET_SECONDS):
-            return
-        self._show(text, now)
-
-    def close(self, text: Callable[[float], str]) -> None:
-        """Writes the last line, if any was written."""
-        if self._shown:
-            self._show(text, time.monotonic())
-            if self._write is _terminal_line:
-                sys.stderr.write("\n")
-
-    def _show(self, text: Callable[[float], str], now: float) -> None:
-        if self._live and self._write is None:
-            self._write = _notebook_line() if _in_notebook() else _terminal_line
-        self._last, self._shown = now, True
-        if self._write:
-            self._write(text(now - self.start))
-        else:
-            print(text(now - self.start), file=sys.stderr, flush=True)
+def tell(doing: str, share: float | None = None, note: str = "") -> None:
+    """Says what the call does now, and which share of that is done; both may be told as often as one likes."""
+    display = _current.get()
+    if display is not None:
+        display.tell(doing, share, note)
 
 
-class Meter:
-    """Counts bytes of a pass over the data against their total."""
-
-    def __init__(self, doing: str, total: int) -> None:
-        self._doing, self._total, self._done = doing, max(total, 1), 0
-        self._line = Line(_wanted.get())
-
-    def add(self, size: int) -> None:
-        """Tells that so many more bytes are done."""
-        self.reach(self._done + size)
-
-    def reach(self, done: int) -> None:
-        """Tells how many bytes are done in all."""
-        self._done = done
-        self._line.update(self._text)
-
-    def close(self) -> None:
-        """The pass is over."""
-        self._line.close(self._text)
-
-    def _text(self, seconds: float) -> str:
-        rate = self._done / max(seconds, 1e-9)
-        left = f"  {clock((self._total - self._done) / rate)} left" if 0 < self._done < self._total else ""
-        return f"langevin {self._done / self._total:4.0%}  {self._doing}  {rate / 1e6:,.0f} MB/s{left}"
+def hush() -> None:
+    """Takes the display away before something else is written."""
+    display = _current.get()
+    if display is not None:
+        display.close()
 
 
 def clock(seconds: float) -> str:
@@ -90,19 +64,188 @@ def clock(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def _terminal_line(text: str) -> None:
-    sys.stderr.write("\r" + text.ljust(100))
-    sys.stderr.flush()
+class _Stage(NamedTuple):
+    """What was told last; `first` is the time and the share from which the pace is counted."""
+
+    doing: str
+    since: float
+    told: float
+    share: float | None = None
+    note: str = ""
+    first: tuple[float, float] | None = None
 
 
-def _in_notebook() -> bool:
-    shell = sys.modules.get("IPython")
-    return shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
+class _Display:
+    """Keeps the note, and the thread that shows it."""
+
+    def __init__(self, progress: bool | None) -> None:
+        self._began = monotonic()
+        self._stage = _Stage("starting", self._began, self._began)
+        self._spent: dict[str, float] = {}
+        self._over, self._last_words = Event(), ""
+        self._thread: Thread | None = None
+        if progress is not False:
+            _hear_of_programs()
+            # In this context a notebook knows which cell the output belongs to.
+            wait = 0.0 if progress else _QUIET_SECONDS
+            self._thread = Thread(target=copy_context().run, args=(self._show, wait), daemon=True)
+            self._thread.start()
+
+    def tell(self, doing: str, share: float | None, note: str) -> None:
+        """See `tell`."""
+        now, stage = monotonic(), self._stage
+        if doing != stage.doing:
+            self._leave(now)
+            stage = _Stage(doing, now, now)
+        first = (now, share) if stage.first is None and share is not None else stage.first
+        share = None if share is None else min(share, 1.0)
+        self._stage = stage._replace(told=now, share=share, note=note, first=first)
+
+    def close(self, last_words: str = "") -> None:
+        """Leaves these words on the screen, if there was anything."""
+        if self._thread is not None and not self._over.is_set():
+            self._last_words = last_words
+            self._over.set()
+            self._thread.join()
+
+    def summary(self) -> str:
+        """How long it took, and the stages that took long."""
+        now = monotonic()
+        self._leave(now)
+        long = ", ".join(f"{doing} {clock(spent)}" for doing, spent in self._spent.items() if spent >= 1.0)
+        return f"{clock(now - self._began)} in all" + f" ({long})" * bool(long)
+
+    def _leave(self, now: float) -> None:
+        doing = self._stage.doing
+        self._spent[doing] = self._spent.get(doing, 0.0) + now - self._stage.since
+
+    def _show(self, wait: float) -> None:
+        # A screen that has gone away is no reason to disturb the work.
+        if not self._over.wait(wait) and sys.stderr is not None:
+            with suppress(OSError, ValueError):
+                screen = _screen()
+                while not self._over.wait(_LOOK_SECONDS):
+                    screen.show(self._stage.doing, f"langevin: {self._text()}")
+                screen.close(f"langevin: {self._last_words}" if self._last_words else "")
+
+    def _text(self) -> str:
+        stage = self._stage
+        words = [clock(monotonic() - self._began), stage.doing + " (compiling)" * bool(_programs)]
+        if stage.share is not None and stage.first is not None:
+            words[-1] += f" {stage.share:.0%}"
+            time, share = stage.first
+            if stage.share > share:
+                left = (1.0 - stage.share) * (stage.told - time) / (stage.share - share)
+                words.append(f"about {clock(left)} left")
+        return ", ".join([*words, stage.note] if stage.note else words)
 
 
-def _notebook_line() -> Callable[[str], None]:
-    """A function that rewrites one output line of the running notebook cell."""
-    from IPython.display import display
+_current: ContextVar[_Display | None] = ContextVar("display", default=None)
 
-    handle = display({"text/plain": "langevin"}, raw=True, display_id=True)
-    return lambda text: handle.update({"text/plain": text}, raw=True)
+
+@cache
+def _hear_of_programs() -> None:
+    """Asks JAX to say when it begins and ends to trace or compile; it may be asked once in a process."""
+
+    def begun(event: str, value: float, **more: Any) -> None:
+        if event.startswith(_COMPILING):
+            _programs.append(event)
+
+    def ended(event: str, duration_secs: float, **more: Any) -> None:
+        if event.startswith(_COMPILING) and _programs:
+            _programs.pop()
+
+    monitoring.register_scalar_listener(begun)
+    monitoring.register_event_duration_secs_listener(ended)
+
+
+def _screen() -> Any:
+    """Where the text goes: `show(doing, text)` again and again, then `close(text)` with the line to leave, if any."""
+    python = sys.modules.get("IPython")
+    if python is not None and getattr(python.get_ipython(), "kernel", None) is not None:
+        return _Notebook()
+    if not sys.stderr.isatty():
+        return _Log()
+    try:
+        return _Rich()
+    except ImportError:
+        return _Terminal()
+
+
+class _Log:
+    """A line for every stage, and more of them at growing distances."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._due, self._wait = 0.0, _LOG_SECONDS
+
+    def show(self, doing: str, text: str) -> None:
+        now = monotonic()
+        if doing in self._seen:
+            if now < self._due:
+                return
+            self._wait *= 2.0
+        self._seen.add(doing)
+        self._due = now + self._wait
+        self.close(text)
+
+    def close(self, text: str) -> None:
+        if text:
+            print(text, file=sys.stderr, flush=True)
+
+
+class _Terminal:
+    """One line that is written over."""
+
+    def __init__(self) -> None:
+        self._width = 0
+
+    def show(self, doing: str, text: str) -> None:
+        text = text[: shutil.get_terminal_size().columns - 1]
+        self._write("\r" + text.ljust(self._width))
+        self._width = len(text)
+
+    def close(self, text: str) -> None:
+        self._write("\r" + " " * self._width + "\r" + (text + "\n" if text else ""))
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+class _Rich:
+    """The same, with room above it for what others print."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        self._console, self._text = Console(stderr=True), Text
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._live.start()
+        # Whoever is killed leaves a terminal that shows where one types.
+        self._console.show_cursor(True)
+
+    def show(self, doing: str, text: str) -> None:
+        self._live.update(self._text(text, style="cyan", no_wrap=True, overflow="ellipsis"), refresh=True)
+
+    def close(self, text: str) -> None:
+        self._live.stop()
+        if text:
+            self._console.print(self._text(text, style="dim"), soft_wrap=True)
+
+
+class _Notebook:
+    """One output of the running cell that is written over."""
+
+    def __init__(self) -> None:
+        from IPython.display import display
+
+        self._handle = display({"text/plain": ""}, raw=True, display_id=True)
+
+    def show(self, doing: str, text: str) -> None:
+        self._handle.update({"text/plain": text}, raw=True)
+
+    def close(self, text: str) -> None:
+        self.show("", text)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any, NoReturn
 
+from langevin.display import hush, showing, tell
 from langevin.errors import Interrupted, OutOfTime
 
 # What the outermost context asks: work inside a longer piece of work shares its request.
@@ -71,11 +72,11 @@ def set_up(deadline: float | None = None) -> Iterator[None]:
         yield
         return
     try:
-        with stop_requests() as stop_requested:
+        with stop_requests() as stop_requested, showing(None):
             _set_up.limits = (stop_requested, deadline)
             try:
                 yield
-                checkpoint("at its end")
+                _heed("at its end")
             finally:
                 _set_up.limits = None
     except _Stop as stop:
@@ -95,8 +96,13 @@ def attempted(deadline: float | None, work: Callable[[], Any]) -> Any:
         return None
 
 
-def checkpoint(doing: str) -> None:
-    """Ends the set-up here if a limit was reached; `doing` tells the user what was under way."""
+def checkpoint(doing: str, share: float | None = None, note: str = "") -> None:
+    """Ends the set-up here if a limit was reached; else the display tells what is under way, see `tell`."""
+    tell(doing, share, note)
+    _heed(doing)
+
+
+def _heed(doing: str) -> None:
     limits = getattr(_set_up, "limits", None)
     if limits is None:
         return
@@ -125,5 +131,6 @@ def interrupt(message: str) -> NoReturn:
     # In an interactive session SystemExit would end the session; there a KeyboardInterrupt is shown and forgotten.
     if hasattr(sys, "ps1") or sys.flags.interactive:
         raise Interrupted(message) from None
+    hush()
     print(message, file=sys.stderr)
     raise _EndOfScript(message) from None

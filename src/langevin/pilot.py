@@ -18,12 +18,13 @@ from langevin.limits import checkpoint, set_up
 from langevin.mistakes import check_rows
 from langevin.precision import apart
 from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON, own_programs
-from langevin.target import Layout, Repeated, Target
+from langevin.target import Layout, Repeated, Target, numbers
 
 PyTree = Any
 
 # A stream of its own: default_rng(seed) may be what the data were simulated from, and draws equal to rows mislead.
 _STREAM = 0x50494C4F
+_DOING = "measuring the posterior at a few draws"
 # Rows are drawn anew for every group of draws: what is odd about a few rows then averages out over the groups.
 _GROUPS, _DRAWS = 20, 10
 _GROUPS_NOT_DENSE, _DRAWS_NOT_DENSE = 8, 8
@@ -33,6 +34,8 @@ _ALL_COVARIANCES_UP_TO = 64
 _ALL_ROWS_FROM = 500
 # Products that bring a vector towards the first eigenvector: one twice as wide as the next is left alone.
 _POWERS = 20
+# Where a datum is a group of many rows, fewer of them: so many numbers at a time, but groups that differ.
+_MOST_NUMBERS, _FEWEST_GROUPS = 2**21, 32
 # Rows times parameters of which a group has one table for each draw and each derivative: a megabyte each.
 _MOST_FLOATS = 2**17
 
@@ -82,7 +85,8 @@ def pilot(target: Target, source: DataSource | None, anchor: Anchor, seed: int) 
     groups, draws = (_GROUPS, 2 if many else _DRAWS) if dense else (_GROUPS_NOT_DENSE, _DRAWS_NOT_DENSE)
     half = rng.standard_normal((groups, draws // 2, d))
     num_data = 0 if source is None else source.num_data
-    rows = min(num_data, _num_rows(d, dense))
+    each = 1 if source is None else numbers(target.log_likelihood, source.arrays)
+    rows = min(num_data, _num_rows(d, dense), max(_MOST_NUMBERS // each, _FEWEST_GROUPS))
     picked = [rng.choice(num_data, rows, replace=False, shuffle=False) for _ in range(groups)] if num_data else []
     # All draws of a group at once, or one pair after the other where their tables would be large.
     at_once = draws if rows * d <= _MOST_FLOATS else 2
@@ -97,7 +101,7 @@ def pilot(target: Target, source: DataSource | None, anchor: Anchor, seed: int) 
             # The only part with d^2 numbers is summed as it comes.
             curvatures[g % 2] = curvatures[g % 2] + sum(part[-1].pop("curvature", 0.0) for part in parts)
             found.append(jax.tree.map(lambda *one: np.stack(one), *parts))
-        exact = forces(Passes(twin, source, anchor.layout), anchor, rng) if many else None
+        exact = forces(Passes(twin, source, anchor.layout, doing=_DOING), anchor, rng) if many else None
     log_weights, row_noise, moments, noise = jax.tree.map(lambda *one: np.stack(one), *found)
     moments, noise = jax.tree.map(lambda part: part.sum(axis=1), (moments, noise))
     scattered = _scattered(noise, curvatures, rows, anchor)
@@ -124,7 +128,7 @@ def _measured(
 ) -> tuple[np.ndarray, np.ndarray, tuple, dict[str, Any]]:
     """Log weights of some draws, their variances by subsampling, moments of the corrected values, and covariances over
     the rows, summed over the first `covering` draws."""
-    checkpoint("measuring the posterior at a few draws")
+    checkpoint(_DOING)
     dense, d, root = anchor.dense, anchor.layout.size, anchor.root
     u = push(root, z)
     centre = np.broadcast_to(anchor.theta, u.shape)

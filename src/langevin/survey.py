@@ -18,7 +18,7 @@ from langevin.data.source import DataSource
 from langevin.limits import checkpoint, set_up
 from langevin.precision import apart
 from langevin.startup import COMPILED_SOON, own_programs
-from langevin.target import Layout, Target
+from langevin.target import Layout, Target, numbers
 
 # A stream of its own: default_rng(seed) may be what the data were simulated from.
 _STREAM = 0x53555256
@@ -29,6 +29,8 @@ _PAIRS, _MANY_PARAMETERS = 2, 500
 _MOST_SWAPPED = 4
 # The whole Hessian comes with the anchor's program; beyond this its products with single vectors are quicker.
 _WHOLE_HESSIAN_UP_TO = 64
+# Large groups are fewer: so many numbers in all, but enough groups to tell how much they differ.
+_MOST_NUMBERS, _FEWEST_GROUPS = 2**21, 50
 # A mode counts if its Laplace mass is above exp(-15) = 3e-7 of the anchor's.
 _LOG_MASS = 15.0
 # Scales on which mass far from the mode is looked for, draws of each, and the bulk's border, a normal tail of 1e-6.
@@ -74,6 +76,8 @@ def survey(
 ) -> Survey:
     """Climbs from 12 dispersed starts and some swapped ones, by Newton's method, on at most 250 rows (d <= 50).
 
+    Where a datum is a group of many rows, of 50 groups or more.
+
     With fewer than all N rows the likelihood is scaled by N/rows and starts spread by sqrt(N/rows) more, the resolution
     of such a sample; the reference is the mode that it has uphill from the anchor. `known` are flat points to climb
     from as well. Without a dense anchor nothing is known about the scales on which to look: no starts. Beyond 500
@@ -88,7 +92,8 @@ def survey(
     half = scales[:, None] * rng.standard_normal((len(scales), d))
     starts = np.concatenate([half, -half])
     num_data = 1 if source is None else source.num_data
-    rows = min(num_data, 100 + 5 * d)
+    each = 1 if source is None else numbers(target.log_likelihood, source.arrays)
+    rows = min(num_data, 100 + 5 * d, max(_MOST_NUMBERS // each, _FEWEST_GROUPS))
     picked = None if source is None else rng.choice(num_data, rows, replace=False, shuffle=False)
     power = num_data / rows
     with own_programs(), jax.enable_x64(True), np.errstate(all="ignore"):

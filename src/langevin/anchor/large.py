@@ -7,7 +7,7 @@ import numpy as np
 from langevin.anchor.climb import lbfgs, num_passes
 from langevin.anchor.curvature import positive_root
 from langevin.anchor.newton import NEAR, Point
-from langevin.anchor.passes import Passes, chunk_size
+from langevin.anchor.passes import Passes
 from langevin.anchor.roots import pull
 from langevin.anchor.wide import first_scale, some_rows
 
@@ -51,6 +51,6 @@ def climb(passes: Passes, source: Any, flat: np.ndarray, max_steps: int, rng: np
 def _subsample(passes: Passes, source: Any, rng: np.random.Generator) -> Passes:
     """Some rows, or all where they are few."""
     # Whole chunks: the program for all the data serves.
-    chunk = chunk_size(passes.layout.size)
+    chunk = passes.whole_chunk
     size = chunk * -(-_ROWS_PER_PARAMETER * passes.layout.size // chunk)
     return some_rows(passes, source, size, rng) if size <= _MOST_ROWS * passes.num_rows else passes

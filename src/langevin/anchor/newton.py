@@ -68,7 +68,7 @@ def newton(passes: Passes, flat: np.ndarray, max_steps: int, near: float = EXACT
     if not point.finite:
         raise AnchorError(
             f"theta_0 must have a finite log density, gradient and Hessian, got a log density of {point.value}. "
-            f"Start from another theta_0.",
+            f"{passes.way_out(flat)}",
             improper=True,
         )
     last_decrement, last_length = np.inf, np.inf

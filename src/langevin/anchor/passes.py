@@ -15,15 +15,14 @@ import numpy as np
 from jax import lax
 
 from langevin.data.source import ArraySource
-from langevin.display import Meter
 from langevin.limits import checkpoint
 from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON
-from langevin.target import Layout, Target, arithmetic
+from langevin.target import Layout, Target, arithmetic, numbers
 
 PyTree = Any
 # Value, gradient, and the Hessian's products with the directions if there are any.
 Parts = list[np.ndarray]
-# Rows times parameters that one device call takes.
+# Rows times parameters that one device call takes, or rows times their own numbers where these are more.
 _CHUNK_FLOATS = 2**20
 # Rows differentiated at once. Small matrix products stay on one core, so that no sum depends on the number of cores;
 # and a few rows of a chunk cost little more than those rows.
@@ -68,11 +67,19 @@ class Passes:
     """Derivatives at flat float64 points, and what they cost in datum visits.
 
     `rows` restricts the likelihood to these rows, scaled by N/n. Every chunk has the same shape, so that a function is
-    compiled once: the last one reaches back over rows that were seen, and leaves them out.
+    compiled once: the last one reaches back over rows that were seen, and leaves them out. `doing` is what the user is
+    told meanwhile.
     """
 
-    def __init__(self, target: Target, source: Any, layout: Layout, rows: np.ndarray | None = None) -> None:
-        self.target, self.layout, self.cost, self.scale = target, layout, 0, 1.0
+    def __init__(
+        self,
+        target: Target,
+        source: Any,
+        layout: Layout,
+        rows: np.ndarray | None = None,
+        doing: str = "looking for the posterior mode",
+    ) -> None:
+        self.target, self.layout, self.doing, self.cost, self.scale = target, layout, doing, 0, 1.0
         self.source = source
         self.num_rows = 0 if source is None else source.num_data
         # The subsample of large data shares the program of the whole.
@@ -106,7 +113,7 @@ class Passes:
             return self._along_with(helpers, flat, directions)
         if self.source is None:
             self.cost += 1
-            checkpoint("looking for the posterior mode")
+            checkpoint(self.doing)
             prior = [np.asarray(part) for part in self.differentiate(flat, directions, None, 0, 0)[0]]
             return prior, [np.zeros_like(part) for part in prior]
         found: list[Parts] = []
@@ -117,7 +124,7 @@ class Passes:
                 found.append(prior)
             return likelihood
 
-        likelihood = self.over(chunk)
+        likelihood = self.over(chunk, directions is not None)
         return [np.asarray(part) for part in found[0]], likelihood
 
     def _along_with(self, helpers: Helpers, flat: np.ndarray, directions: np.ndarray | None) -> tuple[Parts, Parts]:
@@ -125,12 +132,9 @@ class Passes:
         self.cost += self.num_rows
         prior: Parts = []
         total: Any = None
-        meter = Meter("looking for the posterior mode: a pass over the data", self.source.bytes)
-        for found in helpers.go_through(self, flat, directions):
-            checkpoint("looking for the posterior mode")
+        for number, found in enumerate(helpers.go_through(self, flat, directions)):
+            self._tell(number, directions is not None)
             prior, total = found[0], _added(total, found[1])
-            meter.add(self.source.bytes * self.chunk // self.num_rows)
-        meter.close()
         return prior, total
 
     def chunk_at(self, flat: np.ndarray, directions: np.ndarray | None, number: int) -> tuple[Parts, Parts]:
@@ -143,7 +147,7 @@ class Passes:
         """[value, gradient, Hessian] of the log density, up to `order`."""
         return [p + q for p, q in zip(*self.parts(flat, order), strict=True)]
 
-    def over(self, chunk: Callable[[PyTree, int], Any]) -> Any:
+    def over(self, chunk: Callable[[PyTree, int], Any], curvature: bool = False) -> Any:
         """The sum of `chunk(batch, seen)` over the data, in order; the first `seen` rows of a batch do not count."""
         self.cost += self.num_rows
         total, waiting, double = None, deque[Future](), jax.config.read("jax_enable_x64")
@@ -153,24 +157,40 @@ class Passes:
             with jax.enable_x64(double):
                 return jax.tree.map(np.asarray, chunk(batch, seen))
 
-        meter = Meter("looking for the posterior mode: a pass over the data", self.source.bytes)
         with ThreadPoolExecutor(_THREADS) as threads:
-            for batch, seen in self._chunks():
-                checkpoint("looking for the posterior mode")
+            for number, (batch, seen) in enumerate(self._chunks()):
+                self._tell(number, curvature)
                 waiting.append(threads.submit(work, batch, seen))
-                if len(waiting) > _THREADS:
+                # The first one alone: it may have to trace the model, which is for one thread at a time.
+                if number == 0 or len(waiting) > _THREADS:
                     total = _added(total, waiting.popleft().result())
-                    meter.add(self.source.bytes * self.chunk // self.num_rows)
             for part in waiting:
                 total = _added(total, part.result())
-        meter.close()
         return jax.tree.map(lambda part: self.scale * part, total)
+
+    def _tell(self, number: int, curvature: bool) -> None:
+        share = f"{number / self.num_chunks:.0%} of a pass over the data"
+        checkpoint(self.doing, note=f"{share} for the curvature" if curvature else share)
 
     def _chunks(self) -> Iterator[tuple[PyTree, int]]:
         size = self.chunk
         for start in range(0, self.num_rows, size):
             first = min(start, self.num_rows - size)
             yield self.source.slice(first, first + size), start - first
+
+    def way_out(self, flat: np.ndarray) -> str:
+        """What to do about a start without a finite density: look at rows that have none, or start elsewhere."""
+        if self.source is not None:
+            values = jax.vmap(self.target.log_likelihood, (None, 0))(
+                self.layout.unravel(jnp.asarray(flat)), self.source.slice(0, self.chunk)
+            )
+            lost = np.flatnonzero(~np.isfinite(values))
+            if 0 < len(lost) < self.chunk:
+                return (
+                    f"{len(lost)} of {self.chunk:,} rows have a log likelihood of {float(values[lost[0]])} there, row "
+                    f"{lost[0]} first: look whether their values lie within its support, or start from another theta_0."
+                )
+        return "Start from another theta_0."
 
     @property
     def num_chunks(self) -> int:
@@ -180,7 +200,13 @@ class Passes:
     @property
     def chunk(self) -> int:
         """Rows of one device call."""
-        return min(chunk_size(self.layout.size), self.num_rows)
+        return min(self.whole_chunk, self.num_rows)
+
+    @property
+    def whole_chunk(self) -> int:
+        """Rows of one device call where there are enough."""
+        each = 1 if self.source is None else numbers(self.target.log_likelihood, self.source.arrays)
+        return chunk_size(max(self.layout.size, each))
 
 
 def _added(total: Any, part: Any) -> Any:
@@ -198,9 +224,9 @@ def _stacked(blocks: list[Parts], starts: list[int]) -> Parts:
     return [value, grad, hessian]
 
 
-def chunk_size(num_parameters: int) -> int:
-    """Rows of one chunk: whole blocks, unless it is smaller than one."""
-    size = int(np.clip(_CHUNK_FLOATS // num_parameters, 16, 16384))
+def chunk_size(floats: int) -> int:
+    """Rows of one chunk, each of which stands for so many floats: whole blocks, unless it is smaller than one."""
+    size = int(np.clip(_CHUNK_FLOATS // floats, 16, 16384))
     return size if size < _BLOCK else size // _BLOCK * _BLOCK
 
 

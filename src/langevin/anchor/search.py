@@ -9,7 +9,7 @@ from langevin.anchor.approximation import Anchor
 from langevin.anchor.curvature import Curvature, inverse_root, positive_root
 from langevin.anchor.large import climb
 from langevin.anchor.newton import EXACT, NEAR, Point, newton
-from langevin.anchor.passes import Passes, chunk_size
+from langevin.anchor.passes import Passes
 from langevin.anchor.roots import pull
 from langevin.anchor.wide import wide_anchor
 from langevin.data.source import as_source
@@ -17,7 +17,7 @@ from langevin.errors import AnchorError
 from langevin.limits import set_up
 from langevin.precision import apart
 from langevin.startup import own_programs
-from langevin.target import Layout, Target
+from langevin.target import Layout, Target, arithmetic, numbers
 
 PyTree = Any
 # A dense Hessian beyond so many parameters, or so many products (two minutes on two cores), costs more than it gives.
@@ -26,6 +26,8 @@ _MOST_DENSE, _MOST_PRODUCTS = 5000, 3e12
 # quicker, and beyond fewer where a Hessian has so many products: a second on two cores.
 _MOST_NEWTON, _FEW_PARAMETERS, _NEWTON_PRODUCTS = 500, 64, 1e10
 _SUBSAMPLE, _ROWS_PER_PARAMETER = 10_000, 50
+# Large groups are fewer: so many numbers, but enough groups to tell how much they differ.
+_MOST_NUMBERS, _FEWEST_GROUPS = 2**25, 256
 # Float64 itself cannot place a point within a standard deviation this small next to its value.
 _RESOLVED = 1e-11
 
@@ -98,8 +100,11 @@ def rough(target: Target, source: Any, theta_0: PyTree) -> Anchor:
 def _dense(target: Target, source: Any, layout: Layout, flat: np.ndarray, max_steps: int, seed: int) -> Anchor | None:
     """The anchor with all of its curvature; None where many parameters have no positive definite Hessian."""
     passes = Passes(target, source, layout)
-    products = passes.num_rows * layout.size**2
-    if layout.size > _MOST_NEWTON or (layout.size > _FEW_PARAMETERS and products > _NEWTON_PRODUCTS):
+    # A group that quadrature goes through many times costs more than a product with each parameter.
+    each = 1 if source is None else arithmetic(target.log_likelihood, source.arrays)
+    many = layout.size > _FEW_PARAMETERS or each > layout.size
+    products = passes.num_rows * layout.size * max(layout.size, each)
+    if layout.size > _MOST_NEWTON or (many and products > _NEWTON_PRODUCTS):
         point = climb(passes, source, flat, max_steps, np.random.default_rng(seed))
         if point is not None or layout.size > _MOST_NEWTON:
             return None if point is None else _anchor_at(point, passes, source is not None)
@@ -117,8 +122,10 @@ def _dense(target: Target, source: Any, layout: Layout, flat: np.ndarray, max_st
 def _subsample(passes: Passes, source: Any, seed: int) -> Passes | None:
     """Random rows of large data on which to start, None where all the data cost little more."""
     # Whole chunks: the functions compiled for all the data serve the subsample too.
-    chunk = chunk_size(passes.layout.size)
-    size = chunk * -(-max(_SUBSAMPLE, _ROWS_PER_PARAMETER * passes.layout.size) // chunk)
+    chunk = passes.whole_chunk
+    wanted = max(_SUBSAMPLE, _ROWS_PER_PARAMETER * passes.layout.size)
+    affordable = max(_MOST_NUMBERS // numbers(passes.target.log_likelihood, source.arrays), _FEWEST_GROUPS)
+    size = chunk * -(-min(wanted, affordable) // chunk)
     if source.num_data < 4 * size:
         return None
     rows = np.sort(np.random.default_rng(seed).choice(source.num_data, size, replace=False, shuffle=False))

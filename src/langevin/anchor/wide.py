@@ -44,7 +44,7 @@ def wide_anchor(
     value, grad = passes.total(flat, 1)
     if not (np.isfinite(value) and np.all(np.isfinite(grad))):
         raise AnchorError(
-            f"theta_0 must have a finite log density and gradient, got {float(value)}. Start from another theta_0."
+            f"theta_0 must have a finite log density and gradient, got {float(value)}. {passes.way_out(flat)}"
         )
     scale = first_scale(passes, source, flat, rng)
     if needs_minibatches(passes):

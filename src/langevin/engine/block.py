@@ -1,5 +1,6 @@
 """The hot loop: one compiled function that carries all chains through a block of transitions.
 
+Written in primitives where JAX's operators look for negative numbers or take long to trace: a cached start is tracing.
 Order of loops: schedule settings, chains (in the "chain" layout), pages of random numbers, ledger rows, transitions.
 Data are an argument. Bounds are dynamic, so one compilation serves every block length.
 """
@@ -25,7 +26,7 @@ from langevin.engine.evaluate import (
 )
 from langevin.engine.program import Program
 from langevin.kernels.protocol import noise_shape
-from langevin.random import Clock
+from langevin.random import Clock, entry, with_entry
 from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON
 
 # A jax.Array, a tracer of one, or on the way in a NumPy array.
@@ -98,14 +99,14 @@ def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block
 
     def transition(at: Array, chain: tuple, k: Array, page: PyTree, eta: Array):
         state, memory, sums, kept = chain
-        delta, omega = block.delta[at], block.omega[at]
+        delta, omega = entry(block.delta, at), entry(block.omega, at)
         noise = random.step_of(eta, k, program.page)
         if program.noises > 1:
             noise = noise.reshape(program.noises, -1, *noise.shape[1:])
         z = state.theta
         if program.source == "exact":
             grad = state.grad
-            state = move(FullDensity(program, parts), state, noise, page[k], delta)
+            state = move(FullDensity(program, parts), state, noise, entry(page, k), delta)
             added = parts.kernel.counted(state, max(program.num_data, 1))
         else:
             here = Here(page, k, at, block.start.plus(at + 1), keys["subsample"], block.origin, block.rounds)
@@ -114,32 +115,32 @@ def _advance_lanes(program: Program, parts: Parts, keys: dict[str, Array], block
         added |= contribute(z, grad, delta, omega)
         sums = jax.tree.map(jnp.add, sums, added)
         if program.kept:
-            slot = (block.stride_offset + at) // block.stride
-            kept = {"theta": kept["theta"].at[slot].set(z), "grad": kept["grad"].at[slot].set(grad)}
+            slot = lax.div(block.stride_offset + at, block.stride)
+            kept = {"theta": with_entry(kept["theta"], slot, z), "grad": with_entry(kept["grad"], slot, grad)}
         return state, memory, sums, kept
 
     def page(p: Array, carried):
         begin = p * program.page
-        end = jnp.minimum(begin + program.page, block.num_steps)
+        end = lax.min(begin + program.page, block.num_steps)
         drawn, eta = _draws(program, keys, block, begin)
 
         def row(inside):
             at, r, *chain, rows, kept = inside
-            to_row_end = block.row_steps - (block.row_offset + at) % block.row_steps
-            stop = jnp.minimum(at + to_row_end, end)
+            to_row_end = block.row_steps - lax.rem(block.row_offset + at, block.row_steps)
+            stop = lax.min(at + to_row_end, end)
             state, memory, sums, kept = lax.fori_loop(
                 at, stop, lambda i, chain: transition(i, chain, i - begin, drawn, eta), (*chain, kept)
             )
             whole = stop == at + to_row_end
-            rows = jax.tree.map(lambda buffer, total: buffer.at[r].set(total), rows, sums)
-            sums = jax.tree.map(lambda total: jnp.where(whole, jnp.zeros_like(total), total), sums)
-            return stop, r + whole.astype(jnp.int32), state, memory, sums, rows, kept
+            rows = jax.tree.map(lambda buffer, total: with_entry(buffer, r, total), rows, sums)
+            sums = jax.tree.map(lambda total: lax.select(whole, lax.full_like(total, 0), total), sums)
+            return stop, r + lax.convert_element_type(whole, jnp.int32), state, memory, sums, rows, kept
 
         return lax.while_loop(lambda inside: inside[0] < end, row, carried)
 
     blank = _blank_output(program, carry, axes=0)
     start = (jnp.int32(0), jnp.int32(0), *carry, blank.rows, blank.kept)
-    pages = (block.num_steps + program.page - 1) // program.page
+    pages = lax.div(block.num_steps + (program.page - 1), program.page)
     _, _, state, memory, sums, rows, kept = lax.fori_loop(0, pages, page, start)
     return Carry(state, memory, sums), Output(rows, kept, state.theta)
 
@@ -148,7 +149,7 @@ def _blank_output(program: Program, carry: Carry, axes: int) -> Output:
     """Empty buffers for what a block leaves behind; the carry's first `axes` axes lead."""
 
     def buffer(length: int, like: Array) -> Array:
-        return jnp.zeros((*like.shape[:axes], length, *like.shape[axes:]), like.dtype)
+        return lax.full((*like.shape[:axes], length, *like.shape[axes:]), 0, like.dtype)
 
     theta = carry.state.theta
     kept = {name: buffer(program.kept, theta) for name in ("theta", "grad")} if program.kept else {}
@@ -164,10 +165,9 @@ def _for_each(function, inputs: PyTree, results: PyTree, places: Array, count: A
     """
 
     def body(i: Array, results: PyTree) -> PyTree:
-        at = places[i]
-        given = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, at, keepdims=False), inputs)
-        result = function(i, given)
-        return jax.tree.map(lambda buffer, new: lax.dynamic_update_index_in_dim(buffer, new, at, 0), results, result)
+        at = entry(places, i)
+        result = function(i, jax.tree.map(lambda leaf: entry(leaf, at), inputs))
+        return jax.tree.map(lambda buffer, new: with_entry(buffer, at, new), results, result)
 
     return lax.fori_loop(0, count, body, results)
 
@@ -180,7 +180,7 @@ def _advance(program: Program, parts: Parts, keys: dict[str, Array], block: Bloc
     settings, chains = carry.state.theta.shape[:2]
 
     def picked(tree: PyTree, at: Array) -> PyTree:
-        return jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, at, keepdims=False), tree)
+        return jax.tree.map(lambda leaf: entry(leaf, at), tree)
 
     def steps_of(setting: Array) -> Block:
         return block._replace(delta=picked(block.delta, setting), omega=picked(block.omega, setting))
@@ -196,14 +196,14 @@ def _advance(program: Program, parts: Parts, keys: dict[str, Array], block: Bloc
         return _for_each(wide, carry, blank, jnp.arange(settings), block.num_settings)
 
     def one(i: Array, carry: Carry):
-        chain = i % block.num_chains
-        here = steps_of(i // block.num_chains)._replace(gathered=picked(block.gathered, chain))
+        chain = lax.rem(i, block.num_chains)
+        here = steps_of(lax.div(i, block.num_chains))._replace(gathered=picked(block.gathered, chain))
         return _advance_lanes(program, parts, picked(keys, chain), here, carry)
 
     # One loop over chains and settings: every loop that hands all arrays on costs time to compile.
     lanes = jax.tree.map(lambda leaf: leaf.reshape(settings * chains, *leaf.shape[2:]), carry)
-    every = jnp.arange(settings * chains)
-    places = every // block.num_chains * chains + every % block.num_chains
+    every, count = lax.iota(jnp.int32, settings * chains), lax.broadcast(block.num_chains, (settings * chains,))
+    places = lax.div(every, count) * chains + lax.rem(every, count)
     blank = (lanes, _blank_output(program, lanes, axes=1))
     done = _for_each(one, lanes, blank, places, block.num_settings * block.num_chains)
     return jax.tree.map(lambda leaf: leaf.reshape(settings, chains, *leaf.shape[1:]), done)
@@ -261,19 +261,26 @@ def initial_carry(
 
 @partial(jax.jit, static_argnums=0, compiler_options=COMPILED_QUICKLY)
 def _initial_state(program: Program, parts: Parts, keys: dict[str, Array], z: Array, count: Array) -> tuple:
-    def one(_: Array, given: tuple[Array, dict[str, Array]]) -> tuple[PyTree, PyTree]:
-        z, keys = given
-        zero, d = Clock(jnp.uint32(0), jnp.uint32(0)), program.layout.size
-        if parts.coordinates.paired:
-            z = keys["sign"] * random.normals(keys["start"], zero, 1, d)
-        if program.source == "exact":
-            return parts.kernel.init(FullDensity(program, parts), z), ()
-        eta = keys["sign"] * random.normals(keys["noise"], zero, 1, program.noises * d)
-        state = parts.kernel.init(z, eta.reshape(noise_shape(parts.kernel, d)))
-        if program.source != "stateful":
-            return state, ()
-        return state, parts.gradient.remember(posterior(program, parts), parts.coordinates.theta(z))
-
-    like = jax.eval_shape(lambda given: one(count, jax.tree.map(lambda leaf: leaf[0], given)), (z, keys))
+    one_of = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), (keys, z))
+    like = jax.eval_shape(partial(_initial_state_of_one, program), parts, *one_of)
     blank = jax.tree.map(lambda leaf: jnp.zeros((len(z), *leaf.shape), leaf.dtype), like)
-    return _for_each(one, (z, keys), blank, jnp.arange(len(z)), count)
+
+    def one(_: Array, given: tuple) -> tuple[PyTree, PyTree]:
+        return _initial_state_of_one(program, parts, *given)
+
+    return _for_each(one, (keys, z), blank, jnp.arange(len(z)), count)
+
+
+# Compiled by itself, so that its shapes and the loop share one tracing.
+@partial(jax.jit, static_argnums=0)
+def _initial_state_of_one(program: Program, parts: Parts, keys: dict[str, Array], z: Array) -> tuple[PyTree, PyTree]:
+    zero, d = Clock(jnp.uint32(0), jnp.uint32(0)), program.layout.size
+    if parts.coordinates.paired:
+        z = keys["sign"] * random.normals(keys["start"], zero, 1, d)
+    if program.source == "exact":
+        return parts.kernel.init(FullDensity(program, parts), z), ()
+    eta = keys["sign"] * random.normals(keys["noise"], zero, 1, program.noises * d)
+    state = parts.kernel.init(z, eta.reshape(noise_shape(parts.kernel, d)))
+    if program.source != "stateful":
+        return state, ()
+    return state, parts.gradient.remember(posterior(program, parts), parts.coordinates.theta(z))

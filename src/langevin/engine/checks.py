@@ -50,15 +50,25 @@ def check_start(target: Target, layout: Layout, theta_0: PyTree, source: DataSou
         )
 
 
+class Unresolved(ValueError):
+    """float32 cannot resolve the posterior of the parameter at this place of the flat vector."""
+
+    def __init__(self, message: str, place: int, mode: float, sd: float) -> None:
+        super().__init__(message)
+        self.place, self.mode, self.sd = place, mode, sd
+
+
 def check_resolution(anchor: Anchor) -> None:
     """Raises where float32 cannot resolve the posterior: its spacing at the mode is 1e-3 of a posterior sd or more."""
     spacing = np.abs(anchor.theta) * 2.0**-23 / anchor.sd
     worst = int(np.argmax(spacing))
     if spacing[worst] > 1e-3:
-        raise ValueError(
-            f"{anchor.layout.names[worst]} must be resolved by float32, got a mode of {anchor.theta[worst]:.6g} with a "
-            f"posterior sd of {anchor.sd[worst]:.3g}. Centre or rescale it: write it as offset + scale * theta."
-        )
+        mode, sd = float(anchor.theta[worst]), float(anchor.sd[worst])
+        raise Unresolved(
+            f"{anchor.layout.names[worst]} must be resolved by float32, got a mode of {mode:.6g} with a posterior sd "
+            f"of {sd:.3g}. Centre it: write it as a constant + theta.",
+            worst, mode, sd,
+        )  # fmt: skip
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -11,7 +11,7 @@ from langevin.anchor import Anchor
 from langevin.coordinates import Coordinates, Preconditioned, Whitened
 from langevin.data.files import path_of
 from langevin.data.subsample import Blocks, Epochs, Full, Subsample, WithoutReplacement, WithReplacement
-from langevin.display import showing
+from langevin.display import showing, tell
 from langevin.engine.books import Checkpoint
 from langevin.engine.checks import whole_number
 from langevin.engine.describe import Words
@@ -108,29 +108,36 @@ def run(
     }  # fmt: skip
     with showing(progress):
         call = prepare(target, data, theta_0, **parts)
-    going = begun(call, engine)
-    if resume is not None:
-        _check_same(resume, call)
-        going.restore(resume.checkpoint, resume.num_steps)
-    num_steps = whole_number("num_steps", num_steps, 1)
-    if block_steps is not None:
-        block_steps = whole_number("block_steps", block_steps, 1)
-    arguments = {**parts, "num_steps": num_steps, "data": path_of(call.manifest.data)}
-    remedy = "Go on by repeating the call of lv.run."
-    with journal(checkpoint, lambda: call.manifest, arguments, theta_0, remedy) as kept:
-        left = kept.left(STEPS)
-        if left is not None:
-            going.restore(_with_structure(left["left"], call), left["m"])
-        if num_steps < going.m:
-            raise ValueError(f"num_steps counts all transitions: it must be at least {going.m}, got {num_steps}.")
-        bookmark = kept.bookmark(STEPS, lambda: {"num_steps": num_steps, **_state(going)})
-        going.advance(num_steps, progress=progress, block_steps=block_steps, bookmark=bookmark)
-        if not going.m:
-            interrupt("Interrupted during the set-up, before the first step; nothing was sampled.")
-        # For good: a later call may go on to more steps.
-        if kept.keeps:
-            bookmark.keep()
-    return going.ledger()
+        going = begun(call, engine)
+        if resume is not None:
+            _check_same(resume, call)
+            going.restore(resume.checkpoint, resume.num_steps)
+        num_steps = whole_number("num_steps", num_steps, 1)
+        if block_steps is not None:
+            block_steps = whole_number("block_steps", block_steps, 1)
+        arguments = {**parts, "num_steps": num_steps, "data": path_of(call.manifest.data)}
+        remedy = "Go on by repeating the call of lv.run."
+        with journal(checkpoint, lambda: call.manifest, arguments, theta_0, remedy) as kept:
+            left = kept.left(STEPS)
+            if left is not None:
+                going.restore(_with_structure(left["left"], call), left["m"])
+            if num_steps < going.m:
+                raise ValueError(f"num_steps counts all transitions: it must be at least {going.m}, got {num_steps}.")
+            bookmark = kept.bookmark(STEPS, lambda: {"num_steps": num_steps, **_state(going)})
+            before, steps = going.m, max(num_steps - going.m, 1)
+            tell("sampling")
+            going.advance(
+                num_steps,
+                watch=lambda m: tell("sampling", (m - before) / steps, f"m = {m:,} of {num_steps:,}"),
+                block_steps=block_steps,
+                bookmark=bookmark,
+            )
+            if not going.m:
+                interrupt("Interrupted during the set-up, before the first step; nothing was sampled.")
+            # For good: a later call may go on to more steps.
+            if kept.keeps:
+                bookmark.keep()
+        return going.ledger()
 
 
 def _state(going: Going) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What a run offers to who drives it, wherever its chains are."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
@@ -32,14 +33,15 @@ class Going(Protocol):
         self,
         num_steps: int,
         *,
-        progress: bool | None = None,
+        watch: Callable[[int], None] | None = None,
         block_steps: int | None = None,
         deadline: float | None = None,
         bookmark: Bookmark | None = None,
     ) -> None:
         """Runs until transition num_steps, or to a border after the `deadline` of `monotonic` or a Ctrl-C.
 
-        Wherever it is due, the `bookmark` is asked to keep the books as they stand at a border.
+        `watch` is told how many transitions are done, some times a second. Wherever it is due, the `bookmark` is asked
+        to keep the books as they stand at a border.
         """
 
     def ledger(self) -> Ledger:

@@ -12,11 +12,11 @@ import jax
 import numpy as np
 
 from langevin.data.travel import Leaf, Parcel
+from langevin.display import tell
 from langevin.engine.books import Books, Checkpoint
 from langevin.engine.checks import require, whole_number
 from langevin.engine.ledger import Ledger
 from langevin.engine.prepared import Prepared
-from langevin.engine.progress import Progress
 from langevin.engine.worker import Chains, Failed, Job, Kept, Reached, versions
 from langevin.errors import Diverged
 from langevin.limits import stop_requests
@@ -118,13 +118,12 @@ class RemoteRun:
         self,
         num_steps: int,
         *,
-        progress: bool | None = None,
+        watch: Callable[[int], None] | None = None,
         block_steps: int | None = None,
         deadline: float | None = None,
         bookmark: Bookmark | None = None,
     ) -> None:
         """See `Going.advance`; borders are those of two segments."""
-        display = Progress(self.m, num_steps, self.settings * len(self.call.chains), progress)
         with stop_requests() as stop_requested, self.held():
             flying: deque[tuple[int, int, bool]] = deque()
             count = _FIRST_STEPS
@@ -138,11 +137,11 @@ class RemoteRun:
                 flying.append(self._launch(min(count if block_steps is None else block_steps, num_steps - self.m)))
                 if len(flying) > _IN_FLIGHT:
                     self._collect(*flying.popleft())
-                    display.update(self.m)
+                    if watch is not None:
+                        watch(self.m)
                     count = self._next_count(count, deadline)
             self._land(flying)
             self.interrupted = self.m < num_steps and stop_requested()
-        display.close(self.m)
 
     def _launch(self, count: int) -> tuple[int, int, bool]:
         """Sends all workers `count` transitions on; now and then they are to say where they stand."""
@@ -157,6 +156,8 @@ class RemoteRun:
 
     def _collect(self, since: int, goal: int, whole: bool) -> None:
         began = monotonic()
+        if self._rate is None:
+            tell("waiting for the workers to start and compile")
         answers = [worker.answer() for worker in self._workers]
         for answer in answers:
             if isinstance(answer, Failed):

@@ -19,7 +19,6 @@ from langevin.engine.lanes import Group, num_cores, num_groups
 from langevin.engine.ledger import Ledger
 from langevin.engine.prepared import Prepared
 from langevin.engine.program import MOST_ROWS, device_row_steps, row_steps
-from langevin.engine.progress import Progress
 from langevin.errors import Diverged
 from langevin.kernels import ExactKernel
 from langevin.limits import stop_requests
@@ -29,7 +28,7 @@ from langevin.startup import load_scipy, own_programs
 
 PyTree = Any
 
-# A block is so long that Ctrl-C, the clock and the progress line never wait for longer.
+# A block is so long that Ctrl-C, the clock and the display never wait for longer.
 _BLOCK_SECONDS = 0.1
 _FIRST_STEPS, _FASTEST_GROWTH = 16, 8
 # Blocks that the device may have before it: one to work on, and one so that it need not wait.
@@ -76,17 +75,12 @@ class Run:
         self,
         num_steps: int,
         *,
-        progress: bool | Progress | None = None,
+        watch: Callable[[int], None] | None = None,
         block_steps: int | None = None,
         deadline: float | None = None,
         bookmark: Bookmark | None = None,
     ) -> None:
         """See `Going.advance`; borders are those of two blocks."""
-        display = (
-            progress
-            if isinstance(progress, Progress)
-            else Progress(self.m, num_steps, self.settings * len(self.call.chains), progress)
-        )
         with stop_requests() as stop_requested, own_programs():
             if self._groups[0].carry is None:
                 self.start()
@@ -108,14 +102,13 @@ class Run:
                     # No group waits for the others, nor for the books, while one more block is on its way.
                     if len(flying) > _IN_FLIGHT:
                         self._collect(self._arrived(*flying.popleft()))
-                        display.update(self.m)
+                        if watch is not None:
+                            watch(self.m)
                         count = self._next_count(count)
                 self._land(flying)
             finally:
                 wait([future for _, _, futures in flying for future in futures])
             self.interrupted = self.m < num_steps and stop_requested()
-        if display is not progress:
-            display.close(self.m)
 
     def start(self) -> None:
         """Places the chains before their first transition."""

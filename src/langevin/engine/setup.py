@@ -30,7 +30,7 @@ from langevin.engine.ledger import Column
 from langevin.engine.manifest import Manifest
 from langevin.engine.prepared import Prepared
 from langevin.engine.program import BASE_ROW, MOST_OUTER, Program, Source, choose_layout, choose_page
-from langevin.gradients import DatumGradient, StatefulGradient
+from langevin.gradients import CustomGradient, DatumGradient, StatefulGradient
 from langevin.kernels import DensityKernel, ExactKernel
 from langevin.kernels.pytrees import as_pytree, kinds
 from langevin.observables import Function, Marginals, Moments, named
@@ -96,7 +96,10 @@ def _prepare(
     require(keep != 1, "keep", keep, "0 or at least 2 (a single draw may fall beyond the end)", "1000")
     shape = Layout.of(theta_0)
     source = None if data is None else as_source(data)
-    target.check(theta_0, None if source is None else source.arrays)
+    # Data of a target without a likelihood are for a gradient that brings its own.
+    own = isinstance(gradient, CustomGradient) and not isinstance(kernel, DensityKernel)
+    judged = None if own and target.log_likelihood is None else source
+    target.check(theta_0, None if judged is None else judged.arrays)
     subsample = checked_subsample(subsample, gradient, kernel, source)
     coordinates = checked_coordinates(coordinates, shape, anchor)
     guard = checked_guard(guard, coordinates, subsample)
@@ -105,7 +108,7 @@ def _prepare(
     require(anchor is None or not judged_by_parts, "anchor", anchor, f"None: {kernel!r} sees no gradients", "None")
     # An exact kernel looks at its own start.
     if not coordinates.paired and not isinstance(kernel, ExactKernel):
-        check_start(target, shape, theta_0, source)
+        check_start(target, shape, theta_0, judged)
     if anchor is not None:
         check_resolution(anchor)
     program = _program(

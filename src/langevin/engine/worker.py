@@ -119,7 +119,7 @@ class Chains:
         run.rounds = rounds
         # A Ctrl-C that reaches a worker is none of its business: the driver decides.
         while run.m < goal:
-            run.advance(goal, progress=False)
+            run.advance(goal)
         return Reached(run.visits, monotonic() - began, run.checkpoint() if whole else None)
 
     def _go_back(self, kept: Kept | None) -> None:

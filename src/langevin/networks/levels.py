@@ -79,7 +79,7 @@ class Levels:
         """Goes on for one unit of time; where the chains are then, (2, chains, d). Raises `Diverged`."""
         self.time += 1
         for run, steps in zip(self.runs, self.pair.ticks, strict=True):
-            run.advance(self.time * steps, progress=False, block_steps=steps)
+            run.advance(self.time * steps, block_steps=steps)
         return self.positions
 
     @property

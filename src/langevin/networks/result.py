@@ -13,6 +13,7 @@ import numpy as np
 from langevin.analysis.statuses import BY_WORD, worse
 from langevin.analysis.value import Estimate
 from langevin.data.source import ArraySource
+from langevin.display import showing
 from langevin.networks.averages import BatchMeans, batch_means
 from langevin.networks.extrapolate import Extrapolated, estimated, r_hat, relative_bias
 from langevin.networks.walk import Walk
@@ -216,7 +217,8 @@ class NetworkResult:
             )
         if budget.passes is not None:
             budget = replace(budget, passes=budget.passes + self.passes)
-        return NetworkResult(self.walk.spend(budget, monotonic(), progress))
+        with showing(progress):
+            return NetworkResult(self.walk.spend(budget, monotonic()))
 
     def explain(self) -> str:
         """In plain words: what was run, why, and how far to trust it."""

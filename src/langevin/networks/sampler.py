@@ -39,7 +39,6 @@ def sample_network(
     precision: float | None,
     chains: Any,
     seed: int,
-    progress: bool | None,
 ) -> NetworkResult:
     """The run for the arguments of `lv.sample`; a `time_limit` holds for everything, passes for the sampling alone."""
     began = monotonic()
@@ -63,8 +62,8 @@ def sample_network(
         store = DrawStore(2, count, Layout.of(theta_0).size)
         walk = Walk(target, source, theta_0, seed, settled, budget, store)
         try:
-            return NetworkResult(walk.spend(budget, began, progress))
+            return NetworkResult(walk.spend(budget, began))
         except Diverged:
             # Where the chains have come to since, the posterior bends more sharply than where the steps were measured.
             shorter = replace(settled, pair=replace(settled.pair, step=0.5 * settled.pair.step))
-            return NetworkResult(replace(walk, settled=shorter).spend(budget, began, progress))
+            return NetworkResult(replace(walk, settled=shorter).spend(budget, began))

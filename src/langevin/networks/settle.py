@@ -127,7 +127,7 @@ class _Work:
             draws: list[np.ndarray] = []
             try:
                 while len(draws) < ticks and not (draws and self._late(share)):
-                    checkpoint("bringing the chains to the posterior")
+                    checkpoint("bringing the chains to the posterior", note=f"{len(draws)} of {ticks} units of time")
                     draws.append(levels.tick())
                 break
             except Diverged:
@@ -145,6 +145,7 @@ class _Work:
 
     def _measured(self, found: Settled) -> Settled:
         """With steps for the curvature where the chains are."""
+        checkpoint("measuring the curvature")
         at = found.starts[:, 0]
         longest = found.shorter * longest_step(self.target, self.source, self.layout, found.scale, at, self.rng)
         return replace(found, longest=longest, pair=self._pair(longest))

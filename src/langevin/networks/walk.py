@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from langevin.data.source import DataSource
-from langevin.engine.progress import Progress
+from langevin.display import tell
 from langevin.errors import Diverged
 from langevin.limits import interrupt, stop_requests
 from langevin.networks.levels import Levels
@@ -18,8 +18,10 @@ from langevin.startup import own_programs
 from langevin.target import Target
 
 PyTree = Any
-# Units of time below which there is nothing to compare: a run takes so many whatever its budget.
+# Units of time below which there is nothing to compare: a run takes so many whatever its passes.
 _FEWEST = 8
+# Draws that have two halves to compare: what is said of fewer would be nothing. A time limit waits for no more.
+_HALVES = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,7 @@ class Walk:
     stopped: str = ""
     levels: Levels | None = field(default=None, repr=False)
 
-    def spend(self, budget: Budget, began: float, progress: bool | None) -> "Walk":
+    def spend(self, budget: Budget, began: float) -> "Walk":
         """Goes on until the first limit is reached; passes count from the run's first step, seconds from `began`."""
         assert self.target is not None and self.source is not None
         started, settled = monotonic(), self.settled
@@ -55,8 +57,8 @@ class Walk:
         store = self.store.copy()
         a_tick = len(settled.starts[0]) * sum(settled.pair.ticks) * settled.pair.batch_size
         total = None if budget.passes is None else max(int(budget.passes * self.source.num_data / a_tick), _FEWEST)
-        display: Progress | None = None
         time, stopped, longest = self.time, "", 0.0
+        tell("sampling")
         with stop_requests() as stop_requested, own_programs():
             while not stopped:
                 at = monotonic()
@@ -64,7 +66,7 @@ class Walk:
                     stopped = "interrupted"
                 elif total is not None and time >= total:
                     stopped = "passes"
-                elif budget.time_limit is not None and time >= _FEWEST and at + longest > began + budget.time_limit:
+                elif budget.time_limit is not None and time >= _HALVES and at + longest > began + budget.time_limit:
                     stopped = "time_limit"
                 if stopped:
                     break
@@ -78,14 +80,10 @@ class Walk:
                     # The first tick compiles.
                     continue
                 longest = max(longest, monotonic() - at)
-                if display is None:
-                    ends = [np.inf if total is None else total]
-                    if budget.time_limit is not None:
-                        ends.append(time + (began + budget.time_limit - monotonic()) / longest)
-                    display = Progress(time, max(int(min(ends)), time + 1), a_tick // settled.pair.batch_size, progress)
-                display.update(time)
-        if display is not None:
-            display.close(time)
+                shares = [0.0 if total is None else (time - self.time) / (total - self.time)]
+                if budget.time_limit is not None:
+                    shares.append((monotonic() - started) / max(began + budget.time_limit - started, 1e-9))
+                tell("sampling", max(shares), f"{time} draws a chain")
         if not time:
             interrupt("Interrupted before the first draw; nothing was sampled.")
         return replace(

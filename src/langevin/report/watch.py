@@ -127,8 +127,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Security-Policy", _POLICY)
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        self.wfile.write(content)
+        # A tab that was closed meanwhile is no error of ours.
+        with suppress(ConnectionError):
+            self.end_headers()
+            self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keeps the terminal quiet."""

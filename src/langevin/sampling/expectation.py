@@ -45,11 +45,18 @@ def expectation(ledger: Ledger, phi: Callable[..., Any], data: PyTree = None) ->
     draws: Any = ledger.draws
     chains, count = draws.theta.shape[:2]
     rows = max(1, _MOST_FLOATS // (chains * max(min(count, _MOST_ROWS), _LANES // chains)))
-    parts = [_of_rows(ledger, phi, source.slice(at, at + rows)) for at in range(0, source.num_data, rows)]
-    per_value = ("value", "stderr", "df", "bias", "sigma2", "kurtosis", "skewness", "statuses")
-    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in per_value}
-    laplace = None if parts[0].laplace is None else np.concatenate([part.laplace for part in parts])
-    return replace(parts[0], **joined, laplace=laplace)
+    rows = -(-source.num_data // -(-source.num_data // rows))
+    # Parts of one size, so that one program serves: the last one reaches back, and what was seen is left out.
+    starts = [min(at, source.num_data - rows) for at in range(0, source.num_data, rows)]
+    parts = [_of_rows(ledger, phi, source.slice(at, at + rows)) for at in starts]
+    seen = [rows * k - at for k, at in enumerate(starts)]
+
+    def joined(name: str) -> Any:
+        arrays = [getattr(part, name) for part in parts]
+        return None if arrays[0] is None else np.concatenate([array[k:] for array, k in zip(arrays, seen, strict=True)])
+
+    names = ("value", "stderr", "df", "bias", "sigma2", "kurtosis", "skewness", "statuses", "laplace")
+    return replace(parts[0], **{name: joined(name) for name in names})
 
 
 @in_float32
@@ -134,20 +141,33 @@ def _evaluate(
     They are sums of phi's centred value, of its correction, and of draws where it is not finite.
     """
     function = _observable(phi, arrays)
+
+    def flat(t: Array) -> Array:
+        return function.value(layout, t, jnp.zeros(()))
+
     reference = function.reference(layout, anchor, None)
     trace = jnp.zeros_like(reference) if root is None else function.trace_along(layout, anchor, root)
 
-    def one(theta: Array, s: Array) -> tuple[Array, Array]:
-        value = function.value(layout, theta, reference)
+    d = anchor.size
+    # The correction is linear in s and in u s': with all of phi's derivatives at hand a row of draws takes one product.
+    derivatives = None
+    if root is not None and reference.size * d * d <= _MOST_FLOATS:
+        derivatives = jax.jacfwd(flat)(anchor), jax.jacfwd(jax.jacfwd(flat))(anchor).reshape(-1, d * d)
+
+    def corrected(theta: Array, s: Array, weight: Array) -> Array:
         if root is None:
-            return value, jnp.zeros_like(value)
-        return value, function.correction(layout, theta, s, anchor, trace)
+            return jnp.zeros_like(reference)
+        if derivatives is None:
+            return weight @ jax.vmap(lambda t, s: function.correction(layout, t, s, anchor, trace))(theta, s)
+        b, q = derivatives
+        products = jnp.einsum("k,ki,kj->ij", weight, theta - anchor, s)
+        return b @ (weight @ s) + 0.5 * (q @ products.ravel() + weight.sum() * trace)
 
     def row(at: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         theta, s, weight = at
-        value, correction = jax.vmap(one)(theta, s)
+        value = jax.vmap(lambda t: function.value(layout, t, reference))(theta)
         bad = ~jnp.isfinite(value).all(axis=1) & (weight > 0.0)
-        return weight @ value, weight @ correction, bad.sum()
+        return weight @ value, corrected(theta, s, weight), bad.sum()
 
     lanes = max(_LANES // theta.shape[1], 1)
     return reference, trace, *jax.lax.map(row, (theta, s, weight), batch_size=lanes)

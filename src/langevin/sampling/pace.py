@@ -5,6 +5,7 @@ from time import monotonic
 
 import numpy as np
 
+from langevin.display import tell
 from langevin.engine.going import Going
 from langevin.engine.ledger import Ledger
 from langevin.engine.program import BASE_ROW, device_row_steps
@@ -16,6 +17,7 @@ from langevin.sampling.rules import WANTED_STEPS
 from langevin.sampling.travel import Modes, several
 from langevin.saving.journal import Bookmark
 
+_DOING = "sampling"
 _FOR_EVER = np.iinfo(np.int64).max
 # Where nothing limits the run before, in whole rows.
 _LEAST = -(-WANTED_STEPS // BASE_ROW) * BASE_ROW
@@ -48,21 +50,42 @@ class Pace:
         self.plan, self.budget, self.run, self.began, self.modes = plan, budget, run, began, modes
         # What was decided at the last border of two stages: until `goal`, with so many data a step.
         self.batch_size, self.goal = batch_size, goal
+        # For the display: steps and datum visits before, since when, and what the precision was and where it is met.
+        self._before = 0, 0.0, began
+        self._forecast: tuple[int, float, float] | None = None
 
-    def go(self, progress: bool | None, stop_requested: Callable[[], bool], bookmark: Bookmark) -> str:
+    def go(self, stop_requested: Callable[[], bool], bookmark: Bookmark) -> str:
         """Runs until a limit is reached, and says which one; "interrupted" after a Ctrl-C."""
         deadline = None if self.budget.time_limit is None else self.began + self.budget.time_limit
+        self._before = self.run.m, self.run.visits, monotonic()
+        tell(_DOING)
         while True:
             if self.goal <= self.run.m:
                 self.goal, reason = self._next_goal()
                 if self.goal <= self.run.m:
                     return reason
                 self.set_batch_size(self.goal)
-            self.run.advance(self.goal, progress=progress, deadline=deadline, bookmark=bookmark)
+            self.run.advance(self.goal, watch=self._tell, deadline=deadline, bookmark=bookmark)
             if stop_requested():
                 return "interrupted"
             if deadline is not None and monotonic() > deadline:
                 return "time_limit"
+
+    def _tell(self, m: int) -> None:
+        """Tells how near the first limit is: the one of which the largest share is spent."""
+        budget, (first, visits, since) = self.budget, self._before
+        shares, note = [], ""
+        if budget.precision is not None:
+            if self._forecast is None:
+                return tell(_DOING, note="a first look at the precision")
+            at, reached, end = self._forecast
+            shares.append((m - first) / max(end - first, 1.0))
+            note = f"precision {reached * np.sqrt(at / m):.2g} -> {budget.precision:.2g} sds"
+        if budget.passes is not None:
+            shares.append((self.run.visits - visits) / max(budget.passes * self.plan.num_data - visits, 1.0))
+        if budget.time_limit is not None:
+            shares.append((monotonic() - since) / max(self.began + budget.time_limit - since, 1e-9))
+        tell(_DOING, max(shares), note)
 
     @property
     def refused(self) -> bool:
@@ -145,10 +168,12 @@ class Pace:
             # Doubts that a longer run settles, one way or the other, are not left to the user. They may cost eight of
             # the least runs, or eight times what the precision did, when bars are sqrt(8) times as short.
             room = m < _LONGEST_STAGE * least or worst > self.budget.precision / np.sqrt(_LONGEST_STAGE)
+            self._forecast = m, worst, 2.0 * m
             return 2 * m if room and statuses & _SETTLED_BY_MORE else m, "precision"
+        longer = (worst / self.budget.precision) ** 2 * _MARGIN
+        self._forecast = (m, worst, m * longer) if np.isfinite(longer) else None
         # A bar that is not known yet (NaN) asks for the longest stage.
-        longer = np.fmin((worst / self.budget.precision) ** 2 * _MARGIN, _LONGEST_STAGE)
-        return int(np.ceil(m * longer)) + 256, "precision"
+        return int(np.ceil(m * np.fmin(longer, _LONGEST_STAGE))) + 256, "precision"
 
     def _hopeless(self, ledger: Ledger, statuses: set[str], long: bool) -> bool:
         """Whether more steps would not help, as far as a `long` run or a short one can tell."""

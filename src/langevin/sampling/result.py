@@ -15,6 +15,7 @@ from langevin.analysis.marginals import quantiles
 from langevin.analysis.statuses import STATUSES, worse
 from langevin.analysis.value import Estimate
 from langevin.data.source import ArraySource
+from langevin.display import showing
 from langevin.engine.draws import Draws
 from langevin.engine.ledger import Ledger
 from langevin.sampling import tables
@@ -240,7 +241,8 @@ class Result:
         if budget.passes is not None:
             budget = replace(budget, passes=budget.passes + self.passes)
         anew = replace(self.session, goal=0)
-        return Result(anew.spend(budget, monotonic(), progress, Journal(), "run"))
+        with showing(progress):
+            return Result(anew.spend(budget, monotonic(), Journal(), "run"))
 
     def save(self, path: str | Path) -> None:
         """Writes the run to a directory: arrays (.npz) and JSON, no code. `lv.load(path)` reads it back."""

@@ -116,7 +116,12 @@ class Rules:
         if self.order != "cv2":
             return min(_LARGE_BATCH, max(1, int(N * _LARGEST_SHARE)))
         tolerance = _INFLATION * min(1.0, np.sqrt(_AT_STEPS / max(recorded, 1.0)))
-        least = max(self.curvature_spread / (8.0 / (3.0 * delta) - 1.0), delta * self.noise / (4.0 * tolerance), 1.0)
+        least = float(
+            np.max([self.curvature_spread / (8.0 / (3.0 * delta) - 1.0), delta * self.noise / (4.0 * tolerance), 1.0])
+        )
+        # Noise that cannot be measured, or has no bound: no minibatch is known to do.
+        if not np.isfinite(least):
+            return N
         size = -(-int(np.ceil(least)) // CHUNK) * CHUNK
         return N if size > N * _LARGEST_SHARE else size
 

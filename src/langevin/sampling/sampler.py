@@ -78,15 +78,16 @@ def sample(
         'ok'
     """
     limits = {"passes": passes, "time_limit": time_limit, "precision": precision}
+    began = monotonic()
     if many_parameters(method, data, theta_0):
         require(engine is None, "engine", engine, "None for networks: their chains stay in this process", "None")
         require(checkpoint is None, "checkpoint", checkpoint, "None for networks: their runs are not kept", "None")
-        return sample_network(target, data, theta_0, **limits, chains=chains, seed=seed, progress=progress)
-    began = monotonic()
+        with showing(progress):
+            return sample_network(target, data, theta_0, **limits, chains=chains, seed=seed)
     # One request for all of it: Ctrl-C between set-up and sampling must not get lost.
     with stop_requests(), showing(progress):
         call = Call.checked(target, data, theta_0, **limits, method=method, chains=chains, seed=seed)
-        return _done(call, began, progress, engine, checkpoint)
+        return _done(call, began, engine, checkpoint)
 
 
 def resume(
@@ -122,13 +123,11 @@ def resume(
         where = asked.pop("data")
         data = where if data is None else data
         if "num_steps" in asked:
-            return run(target, data, **asked, progress=progress, engine=engine, checkpoint=path)
-        return _done(Call.checked(target, data, **asked), began, progress, engine, path)
+            return run(target, data, **asked, engine=engine, checkpoint=path)
+        return _done(Call.checked(target, data, **asked), began, engine, path)
 
 
-def _done(
-    call: Call, began: float, progress: bool | None, engine: Engine | None, checkpoint: str | Path | None
-) -> Result:
+def _done(call: Call, began: float, engine: Engine | None, checkpoint: str | Path | None) -> Result:
     """What a call asks for, with as much of it taken from the checkpoint as is there."""
     with stop_requests() as stop_requested:
         if call.source is not None:
@@ -144,33 +143,33 @@ def _done(
             with shared_set_up(engine, call.target, call.source):
                 chosen = planned(call, began, kept)
             session = Session(call.target, call.source, chosen, chosen.batch_size, chosen.budget, engine=engine)
-            result = _sampled(session, call.method, began, progress, kept)
+            result = _sampled(session, call.method, began, kept)
         # Whoever pressed Ctrl-C while the last numbers were looked at must learn that it came.
         return Result(replace(result.session, stopped="interrupted")) if stop_requested() else result
 
 
-def _sampled(session: Session, method: str, began: float, progress: bool | None, kept: Journal) -> Result:
+def _sampled(session: Session, method: str, began: float, kept: Journal) -> Result:
     """Runs what the plan has chosen, and exactly after that where a run on minibatches ends in doubt."""
     chosen = session.plan
     if chosen.method == "exact":
-        return _told(Result(session.exactly(began, progress, kept)))
+        return _told(Result(session.exactly(began, kept)))
     try:
         if _DIVERGED in kept:
             raise Diverged(kept[_DIVERGED], None)
-        result = Result(session.spend(chosen.budget, began, progress, kept, "run on minibatches"))
+        result = Result(session.spend(chosen.budget, began, kept, "run on minibatches"))
     except Diverged as error:
         if method == "minibatch" or not affordable(chosen):
             raise
         kept.enter(_DIVERGED, str(error))
         chosen = replace(chosen, method="exact", because="the chains on minibatches could not be kept finite")
-        return Result(replace(session, plan=chosen).exactly(began, progress, kept))
+        return Result(replace(session, plan=chosen).exactly(began, kept))
     reason = None if method == "minibatch" else _doubt(result, began)
     if reason is None:
         return result
     chosen = replace(chosen, method="exact", because=f"the chains on minibatches ended with {reason}")
     second = replace(session, plan=chosen, seconds=result.session.seconds)
     limit = chosen.budget.time_limit
-    exact = attempted(None if limit is None else began + limit, lambda: second.exactly(began, progress, kept))
+    exact = attempted(None if limit is None else began + limit, lambda: second.exactly(began, kept))
     # Without the time for a second run the first one stands, with what it says of itself.
     return result if exact is None else Result(exact)
 

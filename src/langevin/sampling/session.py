@@ -90,19 +90,17 @@ class Session:
             run.rounds = self.plan.rules.rounds(self.batch_size)
         return run
 
-    def exactly(self, began: float, progress: bool | None, journal: Journal) -> "Session":
+    def exactly(self, began: float, journal: Journal) -> "Session":
         """An exact run of the same plan from its beginning: warm-up and sampling."""
         assert self.target is not None
         plan, started = self.plan, monotonic()
         limit = plan.budget.time_limit
         with set_up(None if limit is None else began + limit):
-            tuned, seconds = journal.found(
-                "warm-up", lambda: (self._warmed_up(progress, journal), monotonic() - started)
-            )
+            tuned, seconds = journal.found("warm-up", lambda: (self._warmed_up(journal), monotonic() - started))
         spent = self.seconds + seconds
         budget = replace(plan.budget, passes=allowed_passes(plan, plan.budget))
         fresh = replace(self, tuned=tuned, ledger=None, run=None, seconds=spent, batch_size=plan.rules.num_data)
-        done = fresh.spend(budget, began, progress, journal, "run exactly")
+        done = fresh.spend(budget, began, journal, "run exactly")
         for retry in range(_RETRIES):
             assert done.ledger is not None and done.tuned is not None
             words = [trouble.status for trouble in after_exact(done.ledger, plan.survey, tuned.modes, tuned.moments)]
@@ -111,17 +109,17 @@ class Session:
             # Paths that broke off ask for shorter steps; a chain that goes on from where it was need not settle.
             smaller = replace(done.tuned, delta=_SHORTER * done.tuned.delta, starts=last_positions(done.ledger))
             anew = replace(done, tuned=smaller, ledger=None, goal=0, run=None)
-            done = anew.spend(budget, began, progress, journal, f"run exactly, shorter steps {retry + 1}")
+            done = anew.spend(budget, began, journal, f"run exactly, shorter steps {retry + 1}")
         return done
 
-    def _warmed_up(self, progress: bool | None, journal: Journal) -> Tuned:
+    def _warmed_up(self, journal: Journal) -> Tuned:
         assert self.target is not None
-        tuned = warm_up(self.target, self.source, self.plan, progress, journal)
+        tuned = warm_up(self.target, self.source, self.plan, journal)
         if not tuned.anchor.dense:
             return tuned
         return replace(tuned, moments=moments(self.target, self.source, tuned.anchor, self.plan.seed))
 
-    def spend(self, budget: Budget, began: float, progress: bool | None, journal: Journal, name: str) -> "Session":
+    def spend(self, budget: Budget, began: float, journal: Journal, name: str) -> "Session":
         """Goes on until the first limit is reached; passes count from the run's first step, seconds from `began`.
 
         At the border of a stage the batch size may change for a longer run. The journal knows the work by its `name`.
@@ -130,7 +128,7 @@ class Session:
             return self.again(journal[name])
         left = journal.left(name)
         going = self if left is None else self.again(left)
-        done = going._spent(budget, began, progress, journal, name)
+        done = going._spent(budget, began, journal, name)
         if journal.keeps:
             (journal.keep if done.stopped == "interrupted" else journal.enter)(name, done.stored())
         return done
@@ -150,7 +148,7 @@ class Session:
             manifest = replace(manifest, target=self.target, data=self.source)
         return replace(again, ledger=replace(again.ledger, manifest=manifest))
 
-    def _spent(self, budget: Budget, began: float, progress: bool | None, journal: Journal, name: str) -> "Session":
+    def _spent(self, budget: Budget, began: float, journal: Journal, name: str) -> "Session":
         started = monotonic()
 
         def now(stopped: str) -> "Session":
@@ -176,7 +174,7 @@ class Session:
             try:
                 bookmark = journal.bookmark(name, lambda: now("interrupted").stored())
                 with run.held():
-                    stopped = pace.go(progress, stop_requested, bookmark)
+                    stopped = pace.go(stop_requested, bookmark)
             except Diverged as error:
                 raise Diverged(
                     "the chains could not be kept finite: the posterior falls off faster than its Gaussian "

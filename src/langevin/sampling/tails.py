@@ -17,6 +17,7 @@ _FAR = (50.0, 500.0)
 # Random directions beside those of the parameters.
 _RANDOM = 8
 _STREAM = 0x5441494C
+_DOING = "looking at the tails"
 # The error bar of an sd rests on the fourth moment.
 FEWEST_MOMENTS = 4.0
 # Beyond this dimension only some of the parameters are looked at.
@@ -38,10 +39,10 @@ def moments(target: Target, source: DataSource | None, anchor: Anchor, seed: int
     alone = np.concatenate([units.z(anchor.theta + alone), units.z(anchor.theta - alone)])
     fewest = np.inf
     with own_programs(), jax.enable_x64(True), np.errstate(all="ignore"):
-        passes = Passes(apart(target), source, anchor.layout)
+        passes = Passes(apart(target), source, anchor.layout, doing=_DOING)
         for directions, k in ((every, d), (alone, 1)):
             for direction in directions / np.linalg.norm(directions, axis=1, keepdims=True):
-                checkpoint("looking at the tails")
+                checkpoint(_DOING)
                 slopes = [_slope(passes, units, far * direction) for far in _FAR]
                 fewest = min(fewest, max(slopes) - k)
     return float(fewest)

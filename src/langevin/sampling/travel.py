@@ -112,7 +112,7 @@ def explored(target: Target, source: DataSource | None, plan: Plan) -> Modes | N
                 cost += seen.cost
                 waiting.append(seen)
     with own_programs(), jax.enable_x64(True):
-        passes = Passes(apart(target), source, layout)
+        passes = Passes(apart(target), source, layout, doing="weighing the modes")
         log_mass = np.array([_log_mass(passes, anchor) for anchor in found])
     log_mass -= log_mass[0]
     matters = (log_mass > log_mass.max() + np.log(LEAST_MASS)) | (np.arange(len(found)) == 0)

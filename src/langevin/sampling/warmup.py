@@ -8,9 +8,9 @@ import numpy as np
 from langevin.anchor import Anchor
 from langevin.coordinates import Unpaired, times
 from langevin.data.source import DataSource
+from langevin.display import tell
 from langevin.engine.ledger import Ledger
 from langevin.engine.prepared import Prepared
-from langevin.engine.progress import Progress
 from langevin.engine.run import Run
 from langevin.engine.setup import stream_keys
 from langevin.kernels import NUTS
@@ -24,6 +24,7 @@ from langevin.target import Target
 
 # A stream of its own.
 _STREAM = 0x5741524D
+_DOING = "warming up the exact sampler"
 # The whitened step at which a Gaussian of some tens of dimensions accepts eight proposals in ten.
 _FIRST_STEP = 0.5
 # Rounds in which the step is set, and transitions of each: with four chains the acceptance is known to a few percent.
@@ -45,7 +46,7 @@ _MOST_DIVERGENCES, _CAREFUL = 0.002, (0.95, 0.99)
 _HALVINGS = 20
 
 
-def warm_up(target: Target, source: DataSource | None, plan: Plan, progress: bool | None, journal: Journal) -> Tuned:
+def warm_up(target: Target, source: DataSource | None, plan: Plan, journal: Journal) -> Tuned:
     """Windows of draws, each with its own step, until draws and units of length agree.
 
     The Laplace approximation most often gives units that need no change: then one window is all. Else the draws' own
@@ -60,12 +61,11 @@ def warm_up(target: Target, source: DataSource | None, plan: Plan, progress: boo
     length = -(-int(wanted) // len(plan.chains))
     for window in range(_MOST_WINDOWS):
         seed, steps = int(rng.integers(2**63)), min(length << window, _LONGEST_WINDOW)
-        display = Progress(0, _ROUNDS * _ROUND_STEPS + steps, len(plan.chains), progress, f"warm-up {window + 1}")
 
         def looked(
-            before: Tuned = tuned, goal: float = goal, seed: int = seed, steps: int = steps, shown: Progress = display
+            before: Tuned = tuned, goal: float = goal, seed: int = seed, steps: int = steps, number: int = window + 1
         ) -> Any:
-            begun = _Window(exact_call(target, source, plan, before), before.delta, seed, shown)
+            begun = _Window(exact_call(target, source, plan, before), before.delta, seed, number)
             begun.settle(goal)
             return begun.look(before, steps)
 
@@ -98,8 +98,8 @@ def _starts(plan: Plan, modes: Modes | None, rng: np.random.Generator) -> np.nda
 class _Window:
     """A run whose step can be changed as it goes."""
 
-    def __init__(self, call: Prepared, delta: float, seed: int, display: Progress) -> None:
-        self.delta, self._display = delta, display
+    def __init__(self, call: Prepared, delta: float, seed: int, number: int) -> None:
+        self.delta, self._number = delta, number
         # Transitions from each of these on have the step beside it.
         self._since, self._steps = [1], [delta]
         keys = stream_keys(call.program, call.coordinates, call.chains, seed)
@@ -121,10 +121,13 @@ class _Window:
             call = replace(call, starts=np.where(outside[:, None], 0.5 * call.starts, call.starts))
         return run
 
-    def _advance(self, num_steps: int, doing: str) -> Ledger:
-        checkpoint(doing)
-        self._run.advance(self._run.m + num_steps, progress=self._display)
+    def _advance(self, num_steps: int) -> Ledger:
+        checkpoint(_DOING, note=f"window {self._number}")
+        self._run.advance(self._run.m + num_steps, watch=self._tell)
         return self._run.ledger()
+
+    def _tell(self, m: int) -> None:
+        tell(_DOING, note=f"window {self._number}, transition {m}")
 
     def settle(self, goal: float) -> None:
         """Finds the step at which proposals are accepted at the rate `goal`.
@@ -137,7 +140,7 @@ class _Window:
 
         seen = 0.0
         for k in range(_ROUNDS):
-            total = _accepted(self._advance(_ROUND_STEPS, "setting the step of the exact sampler"))
+            total = _accepted(self._advance(_ROUND_STEPS))
             rate, seen = (total - seen) / (_ROUND_STEPS * len(self._call.chains)), total
             ratio = float(np.clip(erfcinv(goal) / erfcinv(np.clip(rate, 0.02, 0.995)), 1.0 / 16.0, 4.0))
             self.delta *= ratio ** (1.0 / max(k - 1, 1))
@@ -147,8 +150,7 @@ class _Window:
     def look(self, tuned: Tuned, num_steps: int) -> tuple[Tuned, np.ndarray]:
         """Some more transitions at the step that was found: what is known after them, and their draws."""
         before = self._run.ledger()
-        ledger = self._advance(num_steps, "warming up the exact sampler")
-        self._display.close(self._run.m)
+        ledger = self._advance(num_steps)
         assert ledger.divergences is not None and before.divergences is not None and ledger.draws is not None
         diverged = float(ledger.divergences.sum() - before.divergences.sum())
         found = replace(
