@@ -3,6 +3,8 @@
 Scores are over independent chains; limits for 1e-9 a score, and a factor of 4 allowed for skewness.
 """
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from itertools import product
 
@@ -14,6 +16,8 @@ from scipy import stats
 from scipy.special import gammaln
 
 import langevin as lv
+from langevin.data import files
+from langevin.data.source import ArraySource
 from langevin.gradients import CustomGradient
 from langevin.kernels.sgld import SGLDState
 
@@ -97,8 +101,8 @@ def exact_gradient():
 
 
 def estimates(gradient, count):
-    keys = jax.random.split(jax.random.key(4), count)
-    return np.asarray(jax.jit(jax.vmap(lambda key: gradient.estimate(jnp.asarray(THETA), None, key)))(keys))
+    keys, documents = jax.random.split(jax.random.key(4), count), jnp.asarray(MODEL.data.arrays)
+    return np.asarray(jax.jit(jax.vmap(lambda key: gradient.estimate(jnp.asarray(THETA), documents, key)))(keys))
 
 
 def surprise(found):
@@ -124,6 +128,59 @@ def test_the_gradient_is_a_custom_gradient_and_a_value():
     assert treedef.unflatten(leaves) == gradient == MODEL.gradient(2) != MODEL.gradient(1)
 
 
+def run(model, **more):
+    asked = {"schedule": lv.Constant(0.01), "num_steps": 40, "keep": 4, "progress": False, **more}
+    return lv.run(
+        model.target, model.data, model.theta_0(), kernel=lv.SGRLD(), gradient=model.gradient(2, sweeps=4), **asked
+    )
+
+
+def test_documents_in_files_give_the_same_chain_to_the_bit(tmp_path, monkeypatch):
+    tokens = np.array([[0, 0, 1], [1, 2, 2], [0, -1, -1]])
+    # Mapped, as larger files are: whole numbers of other widths, and a folder in which they are a column.
+    monkeypatch.setattr(files, "FROM_BYTES", 0)
+    np.save(tmp_path / "short.npy", tokens.astype(np.int16))
+    (tmp_path / "folder").mkdir()
+    np.save(tmp_path / "folder" / "words.npy", tokens.astype(np.int32))
+    expected = run(MODEL)
+    for documents in (tmp_path / "short.npy", str(tmp_path / "folder"), lv.DataSource.of(tokens.astype(np.int32))):
+        model = lv.models.LDA(documents, topics=2, alpha=0.5, b=0.7)
+        assert isinstance(documents, ArraySource) or model.data.files
+        found = run(model)
+        assert np.array_equal(found.values["theta"], expected.values["theta"]) and found.cost == expected.cost == 80
+        # What is read is what the ledger remembers: a run goes on with these documents only.
+        first = run(model, num_steps=16)
+        assert np.array_equal(run(model, resume=first).values["theta"], expected.values["theta"])
+    with pytest.raises(ValueError, match="the data are"):
+        run(lv.models.LDA(COUNTS[::-1], topics=2, alpha=0.5, b=0.7), resume=first)
+
+
+def test_documents_that_change_under_a_run_end_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "FROM_BYTES", 0)
+    np.save(tmp_path / "words.npy", np.array([[0, 1], [1, -1]], np.int32))
+    model = lv.models.LDA(tmp_path / "words.npy", topics=2)
+    np.save(tmp_path / "words.npy", np.array([[0, 1], [0, 0], [1, 1]], np.int32))
+    with pytest.raises(lv.DataChanged):
+        run(model)
+
+
+def test_only_a_gradient_of_ones_own_takes_data_without_a_likelihood():
+    for kernel, gradient in ((lv.SGLD(), lv.Minibatch()), (lv.MALA(), MODEL.gradient(2))):
+        with pytest.raises(ValueError, match="data must be None for a target without log_likelihood"):
+            lv.run(MODEL.target, MODEL.data, THETA, kernel=kernel, gradient=gradient, schedule=lv.Constant(0.1),
+                   num_steps=4)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_number_of_documents():
+    command = [sys.executable, "-m", "benchmarks.topics_memory", "--documents", "100000", "500000", "--steps", "64"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "more memory" in done.stdout, done.stdout + done.stderr
+    # The control holds the documents in memory.
+    done = subprocess.run([*command, "--loaded"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "more memory" in done.stdout, done.stdout + done.stderr
+
+
 def test_perplexity_knows_good_topics_from_none():
     topics = np.array([[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]])
     model = lv.models.LDA(np.ones((2, 4), int), topics=2, alpha=0.01)
@@ -140,7 +197,7 @@ def test_topics_of_simulated_documents_are_found_again():
     counts = np.array([rng.multinomial(60, w @ topics) for w in rng.dirichlet(np.full(3, 0.2), 300)])
     model = lv.models.LDA(counts[:250], topics=3)
     ledger = lv.run(
-        model.target, None, model.theta_0(1), kernel=lv.SGRLD(), gradient=model.gradient(10, sweeps=10),
+        model.target, model.data, model.theta_0(1), kernel=lv.SGRLD(), gradient=model.gradient(10, sweeps=10),
         schedule=lv.Constant(0.02), num_steps=1500, observables={"topics": model.normalised}, progress=False,
     )  # fmt: skip
     rows = ledger.m_stop > 500
@@ -160,6 +217,10 @@ def test_topics_of_simulated_documents_are_found_again():
         (lambda: lv.models.LDA([[1.5, 0]], topics=2), "whole numbers"),
         (lambda: lv.models.LDA([[1, 2]], topics=1), "topics must be an integer of at least 2, got 1"),
         (lambda: lv.models.LDA([[1, 2]], topics=2, alpha=0.0), "alpha must be a positive number, got 0.0"),
+        (lambda: lv.models.LDA(lv.DataSource.of(np.array([[0], [-1]])), topics=2), "got none in row 1"),
+        (lambda: lv.models.LDA(lv.DataSource.of(np.ones((2, 2))), topics=2), "one array of whole numbers"),
+        (lambda: lv.models.LDA(lv.DataSource.of(np.array([[0, 5]])), topics=2, words=5), "got 5 and a word 5"),
+        (lambda: lv.models.LDA([[1, 2]], topics=2, words=0), "words must be the number of different words"),
         (lambda: MODEL.gradient(0), "batch_size must be an integer of at least 1, got 0"),
         (lambda: MODEL.gradient(3, sweeps=1), "sweeps must be an integer of at least 2, got 1"),
     ],

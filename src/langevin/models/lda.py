@@ -1,6 +1,7 @@
 """Latent Dirichlet allocation: topics of documents, with gradients by Gibbs sampling inside minibatches."""
 
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any
 
 import jax
@@ -8,9 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from langevin.data.source import ArraySource, DataSource, as_source
 from langevin.target import Target
 
 Array = Any
+# Documents that are counted at once.
+_CHUNK = 8192
 
 
 def _tokens(counts: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -22,6 +26,45 @@ def _tokens(counts: NDArray[np.int64]) -> NDArray[np.int32]:
     return tokens
 
 
+def _checked(counts: ArrayLike) -> NDArray[np.int64]:
+    counts = np.asarray(counts)
+    whole = counts.ndim == 2 and counts.size and np.all(counts >= 0) and np.array_equal(counts, counts.astype(int))
+    if not whole or not np.all(counts.sum(axis=1) > 0):
+        raise ValueError(
+            f"documents must be how often each word occurs in each document, (documents, words), whole numbers and no "
+            f"empty document, got shape {counts.shape}. Leave empty documents out."
+        )
+    return counts.astype(np.int64)
+
+
+def _frequency(source: DataSource, words: int | None) -> NDArray[np.int64]:
+    """How often each word occurs in all documents, some of them at a time."""
+    leaves = jax.tree.leaves(source.arrays)
+    if len(leaves) != 1 or leaves[0].ndim != 2 or leaves[0].dtype.kind not in "iu":
+        found = [f"{leaf.dtype} {leaf.shape}" for leaf in leaves]
+        raise ValueError(
+            f"documents must be one array of whole numbers, (documents, length of the longest), got {found}. Write the "
+            f"words of each document as numbers from 0, and -1 after the last."
+        )
+    if words is not None and (isinstance(words, bool) or not isinstance(words, int) or words < 1):
+        raise ValueError(f"words must be the number of different words, an integer, or None, got {words!r}.")
+    total = np.zeros(0 if words is None else words, np.int64)
+    for start in range(0, source.num_data, _CHUNK):
+        (rows,) = jax.tree.leaves(source.slice(start, start + _CHUNK))
+        there = rows >= 0
+        if not there.any(axis=1).all():
+            empty = start + int(np.argmin(there.any(axis=1)))
+            raise ValueError(f"documents must have words, got none in row {empty:,} (counted from 0). Leave it out.")
+        counts = np.bincount(rows[there], minlength=len(total))
+        if words is not None and len(counts) > words:
+            raise ValueError(
+                f"words must be more than the largest number of a word, got {words} and a word {len(counts) - 1}. Try "
+                f"words=None."
+            )
+        total = counts + np.pad(total, (0, len(counts) - len(total)))
+    return total
+
+
 @dataclass(frozen=True, eq=False)
 class LDA:
     """Latent Dirichlet allocation with collapsed weights, in expanded-mean coordinates.
@@ -29,12 +72,16 @@ class LDA:
         theta_kw ~ Gamma(b, 1),  topic_k = theta_k / sum of theta_k,  weights_d ~ Dirichlet(alpha),
         words of d ~ weights_d topics,    grad log p(d | theta) = E[n_dkw / theta_kw - n_dk / sum of theta_k | d].
 
-    `counts` (D, V) says how often each of V words occurs in each of D documents. `gradient` estimates the expectation
-    over the assignments of words to topics by Gibbs sampling within `batch_size` documents drawn anew in every step:
-    `sweeps` rounds of weights given counts and counts given weights, the last half of them averaged, words' shares
-    exactly rather than drawn. Unbiased as sweeps grow. Pass it to `lv.run` with `kernel=lv.SGRLD()` and data=None. Cost
-    of a gradient: `batch_size` documents, and that is what the ledger counts; memory: an integer for each word of each
-    document, padded to the longest.
+    `documents`: an array (D, V) of how often each of V words occurs in each of D documents; or a path or an
+    `lv.DataSource` of whole numbers (D, L), the words of each document as numbers from 0, and -1 after the last. Files
+    (`.npy`, imported folders) above 32 MB are mapped, not loaded: memory does not grow with D. `words` is V; if None,
+    the width of the array, or one more than the largest number in the file.
+
+    `gradient` estimates the expectation over the assignments of words to topics by Gibbs sampling within `batch_size`
+    documents drawn anew in every step: `sweeps` rounds of weights given counts and counts given weights, the last half
+    of them averaged, words' shares exactly rather than drawn. Unbiased as sweeps grow. Pass it to `lv.run` with
+    `kernel=lv.SGRLD()` and `model.data`. Cost of a gradient: `batch_size` documents, and that is what the ledger
+    counts; of the model: one pass over the documents.
 
     Blei, Ng and Jordan, *Latent Dirichlet allocation* (2003); Patterson and Teh, *Stochastic gradient Riemannian
     Langevin dynamics on the probability simplex* (2013).
@@ -42,31 +89,35 @@ class LDA:
     Example:
         >>> import langevin as lv, numpy as np
         >>> model = lv.models.LDA(np.random.default_rng(0).poisson(0.5, (50, 30)), topics=3)
-        >>> ledger = lv.run(model.target, None, model.theta_0(), kernel=lv.SGRLD(), gradient=model.gradient(5),
+        >>> ledger = lv.run(model.target, model.data, model.theta_0(), kernel=lv.SGRLD(), gradient=model.gradient(5),
         ...                 schedule=lv.Constant(0.01), num_steps=50, observables={"topics": model.normalised})
         >>> lv.estimate(ledger)["topics"].value.sum(axis=1).round(3).tolist()
         [1.0, 1.0, 1.0]
     """
 
-    counts: NDArray[np.int64]
+    documents: Any
     topics: int
     alpha: float = 0.1
     b: float = 0.1
+    words: int | None = None
+    data: DataSource = field(init=False, repr=False)
+    frequency: NDArray[np.int64] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        counts = np.asarray(self.counts)
-        whole = counts.ndim == 2 and counts.size and np.all(counts >= 0) and np.array_equal(counts, counts.astype(int))
-        if not whole or not np.all(counts.sum(axis=1) > 0):
-            raise ValueError(
-                f"counts must be how often each word occurs in each document, (documents, words), whole numbers and no "
-                f"empty document, got shape {counts.shape}. Leave empty documents out."
-            )
-        object.__setattr__(self, "counts", counts.astype(np.int64))
         if not isinstance(self.topics, int) or self.topics < 2:
             raise ValueError(f"topics must be an integer of at least 2, got {self.topics!r}. Try 20.")
         for name in ("alpha", "b"):
             if not 0.0 < getattr(self, name) < np.inf:
                 raise ValueError(f"{name} must be a positive number, got {getattr(self, name)!r}. Try 0.1.")
+        words = self.words
+        # Arrays first, as in `as_source`.
+        if isinstance(self.documents, (str, PathLike, ArraySource, DataSource)):
+            source = as_source(self.documents)
+        else:
+            counts = _checked(self.documents)
+            source, words = ArraySource.of(_tokens(counts)), counts.shape[1] if words is None else words
+        object.__setattr__(self, "data", source)
+        object.__setattr__(self, "frequency", _frequency(source, words))
 
     @property
     def target(self) -> Target:
@@ -75,8 +126,8 @@ class LDA:
 
     def theta_0(self, seed: int = 0) -> NDArray[np.float32]:
         """A start: the words' frequencies, each topic shaken by itself; (topics, words)."""
-        shaken = np.random.default_rng(seed).gamma(1.0, 1.0, (self.topics, self.counts.shape[1]))
-        frequency = (self.counts.sum(axis=0) + 1.0) / self.topics
+        shaken = np.random.default_rng(seed).gamma(1.0, 1.0, (self.topics, len(self.frequency)))
+        frequency = (self.frequency + 1.0) / self.topics
         return (frequency * shaken + 0.01).astype(np.float32)
 
     @staticmethod
@@ -89,12 +140,12 @@ class LDA:
         for name, value, least in (("batch_size", batch_size, 1), ("sweeps", sweeps, 2)):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}. Try {name}=20.")
-        return DocumentGradient(_tokens(self.counts), np.float32(self.alpha), np.float32(self.b), batch_size, sweeps)
+        return DocumentGradient(float(self.alpha), float(self.b), batch_size, sweeps)
 
     def perplexity(self, topics: ArrayLike, seen: ArrayLike, hidden: ArrayLike, rounds: int = 100) -> float:
         """exp of minus the mean log probability of the `hidden` words of documents whose `seen` words are known.
 
-        Weights of a document are fitted to its seen words (`rounds` of the mean-field update); counts as in `counts`.
+        Weights of a document are fitted to its seen words (`rounds` of the mean-field update); both (documents, words).
         """
         from scipy.special import digamma
 
@@ -118,11 +169,10 @@ class _GammaPrior:
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class DocumentGradient:
     """The gradient of `LDA` from a few documents: a `CustomGradient`, random by its documents and Gibbs sampling."""
 
-    tokens: Array
     alpha: Array
     b: Array
     batch_size: int = field(metadata={"static": True})
@@ -132,19 +182,21 @@ class DocumentGradient:
         """The key: documents and sweeps take what they need from it."""
         return key
 
-    def estimate(self, theta: Array, data: None, u: Array) -> Array:
+    def estimate(self, theta: Array, data: Array, u: Array) -> Array:
         """b/theta - 1/theta - 1 + D/n sum over the documents of n_kw / theta_kw - n_k / sum of theta_k."""
         total = jnp.sum(theta, axis=1, keepdims=True)
         documents, gibbs = jax.random.split(u)
-        rows = jax.random.randint(documents, (self.batch_size,), 0, self.tokens.shape[0])
-        tokens = jnp.asarray(self.tokens)[rows]
+        (tokens,) = jax.tree.leaves(data)
+        num_data = tokens.shape[0]
+        rows = jax.random.randint(documents, (self.batch_size,), 0, num_data)
+        tokens = tokens.at[rows].get(mode="promise_in_bounds")
         there = (tokens >= 0)[..., None].astype(theta.dtype)
         words = jnp.maximum(tokens, 0)
         # (n, L, K): the probability of each word in each topic.
         shares = there * self._shares((theta / total).T[words], there, gibbs)
         nothing = jnp.zeros(theta.shape[::-1], theta.dtype)
         counts = nothing.at[words.reshape(-1)].add(shares.reshape(-1, theta.shape[0])).T
-        scale = self.tokens.shape[0] / self.batch_size
+        scale = num_data / self.batch_size
         found = scale * (counts - theta / total * jnp.sum(counts, axis=1, keepdims=True))
         return (self.b - 1.0 + found) / theta - 1.0
 
@@ -173,15 +225,3 @@ class DocumentGradient:
     def cost(self, num_data: int) -> int:
         """Documents of a step."""
         return self.batch_size
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, DocumentGradient) or (self.batch_size, self.sweeps) != (
-            other.batch_size,
-            other.sweeps,
-        ):
-            return False
-        pairs = zip(jax.tree.leaves(self), jax.tree.leaves(other), strict=True)
-        return all(np.array_equal(one, another) for one, another in pairs)
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.batch_size, self.sweeps, np.shape(self.tokens)))
