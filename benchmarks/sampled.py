@@ -29,7 +29,7 @@ def runs(target: lv.Target, data: Any, theta_0: Any, *, steps: int, count: int, 
     run = session.prepared()
     # The batch size of a single run of this length, not of all of them together.
     Pace(plan, plan.budget, run, 0.0, size).set_batch_size(steps)
-    run.advance(steps, progress=False)
+    run.advance(steps)
     ledger = run.ledger()
     for k in range(count):
         part = ledger.select(slice(CHAINS * k, CHAINS * (k + 1)))

@@ -67,10 +67,10 @@ def workers_of(engine) -> list[int]:
 def measured(prepared, engine, num_steps: int) -> dict[str, float]:
     going = begun(prepared, engine)
     with going.held():
-        going.advance(WARM_STEPS, progress=False)
+        going.advance(WARM_STEPS)
         pids = workers_of(engine)
         before, began = [busy_seconds(pid) for pid in pids], monotonic()
-        going.advance(WARM_STEPS + num_steps, progress=False)
+        going.advance(WARM_STEPS + num_steps)
         wall = monotonic() - began
         busy = max(busy_seconds(pid) - one for pid, one in zip(pids, before, strict=True))
     return {"wall": wall, "busy": busy / (2 if engine is None else 1), "steps": num_steps}

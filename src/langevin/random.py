@@ -39,8 +39,8 @@ class Clock(NamedTuple):
 
     def plus(self, steps: Array) -> "Clock":
         """The clock some steps later."""
-        low = self.low + steps.astype(jnp.uint32)
-        return Clock(low, self.high + (low < self.low).astype(jnp.uint32))
+        low = self.low + lax.convert_element_type(steps, jnp.uint32)
+        return Clock(low, self.high + lax.convert_element_type(low < self.low, jnp.uint32))
 
 
 # add, xor, or, shift left, shift right. Primitives: with JAX's operators on arrays a page of normals takes nearly twice
@@ -86,7 +86,17 @@ def pairs(key, first: Clock, num_steps: int, per_step: int) -> tuple[Array, Arra
 def step_of(page: Array, k: Array, num_steps: int) -> Array:
     """The entries of step k of a flat page of num_steps steps."""
     per_step = page.shape[0] // num_steps
-    return lax.dynamic_slice_in_dim(page, k * per_step, per_step)
+    return lax.dynamic_slice_in_dim(page, k * per_step, per_step, allow_negative_indices=False)
+
+
+def entry(array: Array, at: Array) -> Array:
+    """array[at]. Places here are never negative; what looks for that takes half of the tracing."""
+    return lax.dynamic_index_in_dim(array, at, keepdims=False, allow_negative_indices=False)
+
+
+def with_entry(array: Array, at: Array, new: Array) -> Array:
+    """The array with array[at] replaced."""
+    return lax.dynamic_update_index_in_dim(array, new, at, 0, allow_negative_indices=False)
 
 
 def normals(key, first: Clock, num_steps: int, size: int) -> Array:

@@ -37,11 +37,14 @@ class Layout:
         if not paths:
             raise ValueError(f"{argument} must hold at least one array, got {tree!r}. Try {argument}=jnp.zeros(3).")
         for path, leaf in paths:
-            dtype = np.asarray(leaf).dtype
-            if not np.issubdtype(dtype, np.floating):
+            # A key of JAX's random numbers is an array that NumPy does not know.
+            dtype = leaf.dtype if isinstance(leaf, jax.Array) else np.asarray(leaf).dtype
+            if jnp.issubdtype(dtype, jax.dtypes.extended) or not np.issubdtype(dtype, np.floating):
+                received = f"{leaf!r:.60}" if dtype == np.dtype(object) else f"dtype {dtype}"
                 raise ValueError(
-                    f"{argument}{jax.tree_util.keystr(path)} must be a floating-point array, got dtype {dtype}: "
-                    f"gradients need real numbers. Write 0.0 for 0, or use .astype(float)."
+                    f"{argument}{jax.tree_util.keystr(path)} must be a floating-point array, got {received}: gradients "
+                    f"need real numbers. Write 0.0 for 0, or use .astype(float); leave what is no parameter out, as "
+                    f"eqx.partition(model, eqx.is_inexact_array) or nnx.split(model, nnx.Param, ...) do."
                 )
             if np.all(np.isfinite(leaf)) and np.max(np.abs(leaf), initial=0.0) > np.finfo(np.float32).max:
                 raise ValueError(
@@ -132,9 +135,14 @@ class Repeated(Protocol):
 
 def arithmetic(log_likelihood: Any, arrays: PyTree) -> int:
     """Numbers that one log likelihood of a `Repeated` kind goes through; 1 for any other."""
+    return log_likelihood.repeats * numbers(log_likelihood, arrays) if isinstance(log_likelihood, Repeated) else 1
+
+
+def numbers(log_likelihood: Any, arrays: PyTree) -> int:
+    """Numbers in a datum of a `Repeated` kind, which may be a group of many rows; 1 for any other."""
     if not isinstance(log_likelihood, Repeated):
         return 1
-    return log_likelihood.repeats * sum(max(prod(leaf.shape[1:]), 1) for leaf in jax.tree.leaves(arrays))
+    return sum(max(prod(leaf.shape[1:]), 1) for leaf in jax.tree.leaves(arrays))
 
 
 @dataclass(frozen=True)
@@ -245,13 +253,13 @@ def log_sigmoid(x: Array) -> Array:
         True
     """
     # Primitives, since every model traces them: jnp.logaddexp has a derivative of its own to trace through.
-    return lax.min(x, lax.full_like(x, 0.0)) - lax.log1p(lax.exp(-lax.abs(x)))
+    return lax.sub(lax.min(x, lax.full_like(x, 0.0)), lax.log1p(lax.exp(lax.neg(lax.abs(x)))))
 
 
 @log_sigmoid.defjvp
 def _log_sigmoid_jvp(primals: tuple, tangents: tuple) -> tuple:
     (x,), (tangent,) = primals, tangents
-    return log_sigmoid(x), tangent * sigmoid(-x)
+    return log_sigmoid(x), lax.mul(tangent, sigmoid(lax.neg(x)))
 
 
 @jax.custom_jvp
@@ -262,11 +270,12 @@ def sigmoid(x: Array) -> Array:
         >>> float(sigmoid(0.0))
         0.5
     """
-    return 1.0 / (1.0 + lax.exp(-x))
+    one = lax.full_like(x, 1.0)
+    return lax.div(one, lax.add(one, lax.exp(lax.neg(x))))
 
 
 @sigmoid.defjvp
 def _sigmoid_jvp(primals: tuple, tangents: tuple) -> tuple:
     (x,), (tangent,) = primals, tangents
     value = sigmoid(x)
-    return value, tangent * value * (1.0 - value)
+    return value, lax.mul(lax.mul(tangent, value), lax.sub(lax.full_like(value, 1.0), value))

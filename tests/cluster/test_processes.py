@@ -31,6 +31,7 @@ def test_a_worker_killed_midway_changes_no_bit(tmp_path):
     assert ledger.checkpoint.spent == local.checkpoint.spent
 
 
+@pytest.mark.slow
 def test_a_folder_goes_from_workers_to_this_process_and_back(tmp_path, monkeypatch):
     case = CASES["whitened, guarded"]
     with saved_always(monkeypatch):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 
 import jax
 import jax.numpy as jnp
@@ -56,15 +56,38 @@ ESTIMATORS = {
     "svrg": lv.SVRG(period=7),
     "saga": lv.SAGA(),
     "custom": RandomDatum(),
+    "importance": lv.ImportanceSampled.by(TARGET, [1.0, 3.0, 0.5, 2.0, 4.0], BATCH),
+    "strata": lv.Stratified.by(TARGET, [0, 1, 1, 0, 1], BATCH),
 }
 every_estimator = pytest.mark.parametrize("gradient", ESTIMATORS.values(), ids=ESTIMATORS)
 # Datum visits of 20 steps, where they are not 20 minibatches: SVRG sees all data in the steps 1, 8 and 15.
 VISITS = {"svrg": 3 * N + 17 * BATCH, "saga": N + 20 * BATCH, "custom": 20}
 
 
+def weighted(gradient, theta, data):
+    """Estimates from all rows that a gradient with chances of its own can draw, times their chance and their number."""
+    if isinstance(gradient, lv.Stratified):
+        drawn = list(product([0, 3], [1, 2, 4]))
+        weights, chances = [np.asarray(gradient.weight)] * len(drawn), np.full(len(drawn), 1 / len(drawn))
+    else:
+        drawn = np.array(list(product(range(N), repeat=BATCH)))
+        weights = np.asarray(gradient.weight)[drawn]
+        # Weights are 1 / (n p_i) with the probabilities of the table; test_gradients_weighted.py holds it to them.
+        chances = np.prod(1 / (BATCH * weights), axis=1)
+        assert np.isclose(chances.sum(), 1.0, rtol=1e-12)
+
+    def one(rows, weight, chance):
+        found = gradient.estimate(theta, data, (jnp.array(rows), jnp.asarray(weight)))
+        return jax.tree.map(lambda leaf: len(drawn) * chance * leaf, found)
+
+    return list(map(one, drawn, weights, chances))
+
+
 def estimates(gradient, theta):
-    """All values that the estimate can take, with equal probabilities; given what three steps elsewhere left behind."""
+    """All values that the estimate can take, by their chances; given what three steps elsewhere left behind."""
     data = jax.tree.map(jnp.asarray, DATA)
+    if isinstance(gradient, (lv.ImportanceSampled, lv.Stratified)):
+        return weighted(gradient, theta, data)
     if isinstance(gradient, CustomGradient):
         return [gradient.estimate(theta, data, jnp.int32(u)) for u in range(N)]
     if isinstance(gradient, StatefulGradient):
@@ -114,6 +137,16 @@ def test_is_unbiased_over_all_it_can_draw(gradient, theta):
         assert jax.tree.structure(found) == jax.tree.structure(exact)
         # float64 sums of some ten terms of order ten
         jax.tree.map(lambda f, e: np.testing.assert_allclose(f, e, rtol=1e-12, atol=1e-12), found, exact)
+
+
+@every_estimator
+def test_control_one_that_never_draws_some_is_biased(gradient):
+    with jax.enable_x64(True):
+        theta = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64) + 0.3, THETA_0)
+        found = jax.tree.map(lambda *all_values: np.mean(all_values, axis=0), *estimates(gradient, theta)[:-1])
+        exact = TARGET.grad(theta, jax.tree.map(jnp.asarray, DATA))
+        far = jax.tree.map(lambda f, e: np.abs(f - e) > 1e-6 * np.abs(e), found, exact)
+        assert all(np.all(leaf) for leaf in jax.tree.leaves(far))
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -98,6 +98,15 @@ def test_data_of_a_step_do_not_depend_on_the_page(subsample):
         assert np.array_equal(seen(subsample, 3 + k, 1)[0], long[k])
 
 
+def test_control_a_subsampler_that_counts_from_its_page_is_seen():
+    class FromThePage(lv.WithReplacement):
+        def draw(self, key, first, offset, origin, num_steps, num_data):
+            return super().draw(key, Clock.at(1), offset, origin, num_steps, num_data)
+
+    long = seen(FromThePage(3), 3, 8)
+    assert not all(np.array_equal(seen(FromThePage(3), 3 + k, 1)[0], long[k]) for k in range(8))
+
+
 @every_subsampler
 def test_refuses_impossible_sizes(subsample):
     if isinstance(subsample, lv.Full):

@@ -1,5 +1,7 @@
 """The user's functions are traced a fixed number of times: never again for another length or another run."""
 
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -104,7 +106,7 @@ def compiled(monkeypatch):
         return found
 
     yield since_last
-    jax.monitoring.clear_event_listeners()
+    jax.monitoring.unregister_event_duration_listener(listen)
 
 
 def test_another_call_of_sample_compiles_nothing(compiled):
@@ -147,3 +149,20 @@ def test_the_pace_of_the_first_block_says_nothing():
     assert ledger_run._next_count(16) == 128
     ledger_run._rate = 50.0
     assert ledger_run._next_count(128) == 5
+
+
+def test_a_model_is_traced_by_one_thread_at_a_time():
+    inside, together = [], []
+
+    def log_likelihood(theta, x):
+        inside.append(0)
+        time.sleep(0.002)
+        together.append(len(inside))
+        inside.pop()
+        return -0.5 * jnp.sum((x - theta) ** 2) - jnp.sum(theta**4) / 100
+
+    target = lv.Target(lambda t: -0.5 * jnp.sum(t**2), log_likelihood)
+    # More rows than a chunk of a pass, so that threads share them.
+    data = np.random.default_rng(0).standard_normal((70_000, 2)).astype(np.float32)
+    lv.sample(target, data, np.zeros(2), passes=0.5)
+    assert set(together) == {1}

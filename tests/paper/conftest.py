@@ -1,7 +1,5 @@
 """What the tests of the studies share: a strict level for verdicts, and one folder of finished parts."""
 
-import os
-
 import pytest
 
 from langevin.paper import study
@@ -18,10 +16,8 @@ def strict_level(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory, testrun_uid):
+def lab(shared_folder):
     """The smallest size, with one folder for all tests and all test processes: parts are computed once."""
-    folder = tmp_path_factory.mktemp("parts")
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = tmp_path_factory.getbasetemp().parent / f"parts-{testrun_uid}"
-        folder.mkdir(exist_ok=True)
+    folder = shared_folder / "parts"
+    folder.mkdir(exist_ok=True)
     return Lab("tiny", folder=folder)

@@ -149,7 +149,7 @@ def wait_for_a_part(folder: Path, process: subprocess.Popen) -> list[Path]:
     raise AssertionError("no part was finished in time")
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT])
 def test_an_interrupted_call_goes_on_from_what_was_done(how, tmp_path):
     process = start(tmp_path)
     done = wait_for_a_part(tmp_path, process)

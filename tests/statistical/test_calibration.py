@@ -168,7 +168,7 @@ def test_control_the_sabotaged_sampler_is_refused(name):
     assert surprise(runs) > LIMIT + SURPLUS, calibration_scores(runs)
 
 
-# Error bars.
+# Error bars. Ten thousand runs are too many for the quick tests, where `test_coverage.py` guards intervals.
 
 
 @cache
@@ -239,6 +239,7 @@ def covers_as_promised(found: Estimate, truth: float, level: float) -> bool:
     return bool(stats.binom.cdf(hits, runs, low) > tail and stats.binom.sf(hits - 1, runs, high) > tail)
 
 
+@pytest.mark.slow
 def test_error_bars_are_calibrated():
     found, truth = corrected_means()
     assert int(found.num_batches) == 20
@@ -246,6 +247,7 @@ def test_error_bars_are_calibrated():
     assert np.abs(z).max() < ERROR_BAR_LIMIT, z
 
 
+@pytest.mark.slow
 def test_reported_intervals_cover_at_every_level():
     """What the interval rule promises on Gaussian batches is at least nominal, and the runs keep to it."""
     found, truth = corrected_means()
@@ -263,6 +265,7 @@ def test_intervals_of_skewed_batches_cover():
     assert stats.binom.cdf(round(blind * sets), sets, 0.95) < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [0.8, 1.25])
 def test_control_an_error_bar_wrong_by_a_quarter_is_refused(factor):
     found, truth = corrected_means()
@@ -271,6 +274,7 @@ def test_control_an_error_bar_wrong_by_a_quarter_is_refused(factor):
     assert not covers_as_promised(wrong, truth, 0.8)
 
 
+@pytest.mark.slow
 def test_control_a_shifted_estimate_is_refused():
     """By a third of a standard error: far too little for any one run to show."""
     found, truth = corrected_means()

@@ -50,7 +50,7 @@ def gaussian(alpha: float, steps: int = 10_000, chains: int = 1000, scale: float
     return study.run_gaussian(alpha, steps, chains, scale=scale)
 
 
-@pytest.mark.parametrize("steps", [667, 3333])
+@pytest.mark.parametrize("steps", [667, pytest.param(3333, marks=pytest.mark.slow)])
 def test_corrected_moments_of_the_logistic_problem_cover(steps):
     found, truth = estimate(logistic(steps), "corrected", pool=False), study.logistic_truth()
     for name, band in (("theta.mean", MEAN), ("theta.variance", VARIANCE), ("theta.sd", VARIANCE)):
@@ -108,7 +108,7 @@ def test_the_raw_status_names_a_bias_that_ruins_the_interval():
         assert not covers(without_room(raw), np.zeros(()), INTERCEPT)
 
 
-@pytest.mark.parametrize(("alpha", "scale"), [(0.5, 1.0), (1 / 3, 0.1)])
+@pytest.mark.parametrize(("alpha", "scale"), [(0.5, 1.0), pytest.param(1 / 3, 0.1, marks=pytest.mark.slow)])
 def test_the_raw_status_is_quiet_when_the_interval_covers(alpha, scale):
     """At most 5% of runs are called biased where the bias is a fraction of the error bar."""
     found = estimate(gaussian(alpha, 100_000, 300, scale), pool=False)["phi"]

@@ -49,7 +49,14 @@ def third_score(theta: np.ndarray, mean: float, variance: float, third: float) -
     return float((cubes.mean() - third) / (cubes.std() / np.sqrt(theta.size)))
 
 
-@pytest.mark.parametrize(("n", "replacement"), study.BATCHES)
+# The quick ones have a cell that runs to m = 1e4; LIMIT is that of all of them.
+QUICK = {(n, replacement) for _, n, replacement in LONG}
+
+
+@pytest.mark.parametrize(
+    ("n", "replacement"),
+    [pytest.param(*batch, marks=[] if batch in QUICK else pytest.mark.slow) for batch in study.BATCHES],
+)
 def test_bias_variance_and_mse_of_the_average_are_exact(n, replacement):
     """And so are mean and variance of theta_m, where the run ends. The average is the raw estimate of a user."""
     model = problems.gaussian()

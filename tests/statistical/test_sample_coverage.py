@@ -38,7 +38,7 @@ def inside(share):
     return stats.binom.cdf(hits, RUNS, 0.93) > LEVEL and stats.binom.sf(hits - 1, RUNS, 0.97) > LEVEL
 
 
-@pytest.mark.parametrize("name", ["logistic_paper", "linear", "poisson"])
+@pytest.mark.parametrize("name", ["logistic_paper", "linear", pytest.param("poisson", marks=pytest.mark.slow)])
 def test_intervals_cover_and_are_not_wide(name):
     pooled, _, width, ok = coverage(name)
     assert inside(pooled), pooled
@@ -66,7 +66,13 @@ class WrongRemainder(lv.ControlVariate):
         return jax.tree.map(lambda leaf: 1.5 * leaf, super().term(log_likelihood, theta))
 
 
-@pytest.mark.parametrize(("part", "twin"), [("LeimkuhlerMatthews", TooMuchNoise), ("ControlVariate", WrongRemainder)])
+@pytest.mark.parametrize(
+    ("part", "twin"),
+    [
+        ("LeimkuhlerMatthews", TooMuchNoise),
+        pytest.param("ControlVariate", WrongRemainder, marks=pytest.mark.slow),
+    ],
+)
 def test_a_sabotaged_sampler_is_refused(monkeypatch, part, twin):
     monkeypatch.setattr(strategies, part, twin)
     pooled, _, _, _ = coverage("linear")

@@ -1,5 +1,6 @@
 """Wrong input gets an error that names the argument, the value received, the rule and a remedy."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -53,6 +54,13 @@ START = {
     "nothing": (None, "theta_0", "at least one array", "None", "jnp.zeros"),
     "too large for float32": (np.array([1e300, 0.0]), "theta_0", "float32", "1e+300"),
     "integers in a pytree": ({"a": 1.0, "b": np.zeros(2, int)}, "theta_0['b']", "int64"),
+    "a function, as in a module": ({"w": np.zeros(2), "act": abs}, "theta_0['act']", "function abs", "eqx.partition"),
+    "a key of random numbers": (
+        {"w": np.zeros(2), "key": jax.random.key(0)},
+        "theta_0['key']",
+        "key<fry>",
+        "nnx.split",
+    ),
 }
 
 

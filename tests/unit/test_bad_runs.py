@@ -104,7 +104,7 @@ def test_resume_refuses_other_data_another_target_and_another_anchor():
 def test_a_posterior_that_float32_cannot_resolve_is_refused():
     narrow = lv.Target(lambda t: -0.5 * jnp.sum(((t - 1e5) / 3e-3) ** 2))
     anchor = lv.laplace(narrow, None, np.array([99999.0]))
-    refused(lambda: run(target=narrow, theta_0=anchor.mode, anchor=anchor), "theta[0]", "float32", "100000", "rescale")
+    refused(lambda: run(target=narrow, theta_0=anchor.mode, anchor=anchor), "theta[0]", "float32", "100000", "Centre")
 
 
 def test_an_exact_kernel_refuses_a_start_of_undefined_density():

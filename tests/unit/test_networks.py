@@ -1,5 +1,8 @@
 """Models of many parameters: units, levels, draws, extrapolation, and what a result says of itself."""
 
+from dataclasses import replace
+from time import monotonic
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from langevin.networks.extrapolate import estimated, relative_bias
 from langevin.networks.levels import Pair
 from langevin.networks.store import DrawStore
 from langevin.networks.units import longest_step, prior_scale
+from langevin.sampling.budget import Budget
 from langevin.target import Layout
 
 LINE, PARABOLA = Pair(0.1, 32, False, 4), Pair(0.1, 100, True, 2)
@@ -160,6 +164,14 @@ def test_a_run_goes_on(network):
     assert longer.walk.time > before and longer.passes > result.passes
     np.testing.assert_array_equal(longer.draws[:, : kept.shape[1]], kept)
     np.testing.assert_array_equal(result.draws, kept)
+
+
+def test_a_time_limit_ends_a_run_however_few_its_draws_are(network):
+    walk = network[0].walk
+    fresh = replace(walk, store=DrawStore(2, 2, 5100), time=0, levels=None)
+    short = lv.NetworkResult(fresh.spend(Budget(time_limit=0.001), monotonic()))
+    assert short.walk.time == 2 and short.walk.stopped == "time_limit"
+    assert short.status != "ok" and "too_few_batches" in str(short)
 
 
 def test_bad_requests_are_refused(network):

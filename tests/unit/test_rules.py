@@ -43,6 +43,8 @@ def test_batch_size_is_the_larger_of_stability_and_noise(steps, noise, kappa, ne
 def test_few_data_or_a_large_share_of_them_means_all_of_them():
     assert rules(num_data=50).batch_size(1000) == 50
     assert rules(num_data=1000, noise=100.0).batch_size(1000) == 1000
+    for unknown in (np.inf, np.nan):
+        assert rules(noise=unknown).batch_size(1000) == rules(curvature_spread=unknown).batch_size(1000) == 1000
     assert rules(num_data=0, order="exact").batch_size(1000) == 0
     assert rules(num_data=1000).guard(1000) == 1
     assert rules(num_data=1000).guard(5) == 100
@@ -75,7 +77,7 @@ def test_without_second_order_the_step_balances_noise_and_fluctuations():
 def test_a_run_on_minibatches_that_outgrows_its_data_sees_as_many_as_it_says(num_data):
     # All the data would be another program; a run that has begun draws as many of them.
     plan = SimpleNamespace(rules=rules(num_data=num_data, noise=1.0), chains=np.arange(4), num_data=num_data)
-    run = SimpleNamespace(rounds=None)
+    run = SimpleNamespace(m=0, visits=0, rounds=None)
     going = Pace(plan, Budget(precision=1e-3), run, 0.0, 28)
     for goal in (1000, 10_000, 100_000):
         going.set_batch_size(goal)
@@ -89,7 +91,7 @@ def test_a_run_on_minibatches_that_outgrows_its_data_sees_as_many_as_it_says(num
 )
 def test_a_doubt_may_cost_eight_times_what_the_precision_did(monkeypatch, steps, worst, goes_on):
     plan = SimpleNamespace(troubles=(), rules=None, chains=np.arange(4))
-    run = SimpleNamespace(m=steps, ledger=lambda: None)
+    run = SimpleNamespace(m=steps, visits=0, ledger=lambda: None)
     for status, expected in (("transient", 2 * steps if goes_on else steps), ("ok", steps)):
         monkeypatch.setattr(pace, "accuracy", lambda *_, status=status: ({"ok", status}, worst))
         assert Pace(plan, Budget(precision=0.05), run, 0.0, 28)._by_precision() == (expected, "precision")

@@ -224,7 +224,7 @@ def test_a_precision_that_was_not_reached_is_named():
 
 def test_a_run_that_stopped_inside_a_row_goes_on_with_larger_minibatches(result):
     run = result.session.prepared()
-    run.advance(result.session.steps + 5, progress=False)
+    run.advance(result.session.steps + 5)
     inside = lv.Result(replace(result.session, ledger=run.ledger(), run=run))
     longer = inside.extend(passes=180)
     assert longer.session.batch_size > result.session.batch_size and longer.status == "ok"

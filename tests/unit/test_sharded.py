@@ -143,8 +143,8 @@ def test_the_owner_of_a_shard_runs_a_stay_to_the_same_bit():
         seen.append(s)
         if visit:
             owners[s].restore(everything.ledger().checkpoint, everything.m)
-        owners[s].advance((visit + 1) * stay, progress=False)
-        everything.advance((visit + 1) * stay, progress=False)
+        owners[s].advance((visit + 1) * stay)
+        everything.advance((visit + 1) * stay)
         mine, theirs = jax.tree.leaves(everything.carry()), jax.tree.leaves(owners[s].carry())
         assert all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
     assert set(seen) == {0, 1}

@@ -70,10 +70,14 @@ LIMITS = {
     ("array", "all"): 1.5,
     ("float64", "all"): 1.5,
 }
+QUICK = {("read-only map", "gathered"), ("float64", "all")}
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="anonymous memory is read from /proc")
-@pytest.mark.parametrize(("form", "subsample"), LIMITS)
+@pytest.mark.parametrize(
+    ("form", "subsample"),
+    [pytest.param(*case, marks=[] if case in QUICK else pytest.mark.slow) for case in LIMITS],
+)
 def test_large_data_are_copied_only_where_they_must_be_and_once(form, subsample, path):
     assert fresh(PEAK, form, path, subsample) < LIMITS[form, subsample]
 

@@ -42,7 +42,8 @@ def report(**environment):
         text=True,
         check=True,
     )
-    assert found.stderr == ""
+    # A slow machine is told how far the work has come.
+    assert all(line.startswith("langevin: ") for line in found.stderr.splitlines()), found.stderr
     return json.loads(found.stdout)
 
 
@@ -60,6 +61,7 @@ def test_a_second_process_compiles_nothing_and_finds_the_same_bits(tmp_path):
     assert first["digest"] == second["digest"] == without["digest"]
 
 
+@pytest.mark.slow
 def test_processes_share_the_folder(tmp_path):
     with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(lambda _: report(XDG_CACHE_HOME=str(tmp_path)), range(3)))
@@ -67,6 +69,7 @@ def test_processes_share_the_folder(tmp_path):
     assert len(programs(tmp_path)) == found[0]["asked"]  # no drafts are left
 
 
+@pytest.mark.slow
 def test_damaged_files_are_replaced(tmp_path):
     first = report(XDG_CACHE_HOME=str(tmp_path))
     whole, cut, *_ = programs(tmp_path)

@@ -59,7 +59,7 @@ def test_going_on_after_load_is_going_on_without_it(which, request, tmp_path):
 def at(result, steps):
     """The result after as many steps: any number, where `extend` goes to the end of a row."""
     run = result.session.prepared()
-    run.advance(steps, progress=False)
+    run.advance(steps)
     return lv.Result(replace(result.session, ledger=run.ledger(), run=run))
 
 

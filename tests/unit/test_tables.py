@@ -125,3 +125,12 @@ def test_a_result_that_was_extended_says_so():
         first.extend()
     more = first.extend(passes=10)
     assert "gone on" in str(first) and "gone on" not in str(more)
+
+
+def test_a_correction_by_sums_of_derivatives_is_that_of_every_draw(result, monkeypatch):
+    phi = [lambda t: jnp.tanh(t["<b>base</b>"]) * jnp.exp(0.1 * t["slope"]["wide"]) for _ in range(2)]
+    summed = result.expectation(phi[0])
+    monkeypatch.setattr("langevin.sampling.expectation._MOST_FLOATS", 0)
+    each = result.expectation(phi[1])
+    np.testing.assert_allclose(summed.value, each.value, rtol=1e-5)
+    np.testing.assert_allclose(summed.stderr, each.stderr, rtol=1e-3)

@@ -2,6 +2,8 @@
 
 import http.client
 import socket
+import struct
+import threading
 
 import jax.numpy as jnp
 import pytest
@@ -78,3 +80,20 @@ def test_a_folder_without_results_says_so(tmp_path):
     assert "No results yet" in watch._page(tmp_path)
     with pytest.raises(ValueError, match="RUN must be the folder of a run"), watch.serving(tmp_path / "nothing"):
         pass
+
+
+def test_a_tab_that_is_closed_too_early_is_no_error(run, monkeypatch, capfd):
+    closed, over = threading.Event(), threading.Event()
+    monkeypatch.setattr(watch.Watched, "page", lambda self: str(closed.wait(30)))
+    end = watch._Server.shutdown_request
+    monkeypatch.setattr(watch._Server, "shutdown_request", lambda *given: (end(*given), over.set()))
+    with watch.serving(run) as address:
+        host = address.removeprefix("http://").rstrip("/")
+        tab = socket.create_connection(("127.0.0.1", int(host.split(":")[1])), timeout=30)
+        tab.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        # Closed with a reset, as when the browser is gone: the next write to it fails.
+        tab.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        tab.close()
+        closed.set()
+        assert over.wait(30)
+    assert "Traceback" not in capfd.readouterr().err

@@ -33,17 +33,36 @@ class FromNumPyro:
     constrain: Callable[[PyTree], dict[str, Any]]
 
     def moments(self, result: Result) -> dict[str, tuple[Estimate, Estimate]]:
-        """Posterior mean and sd of every site in the model's own units, each with its error bar."""
-        found = {}
-        for name in self.constrain(self.theta_0):
+        """Posterior mean and sd of every site in the model's own units, each with its error bar.
+
+        Entries that a support holds fixed, as the first row of a Cholesky factor of correlations, have an error of 0.
+        """
+        found, rng = {}, np.random.default_rng(0)
+        here, there = (
+            self.constrain(
+                {name: leaf + far * rng.standard_normal(np.shape(leaf)) for name, leaf in self.theta_0.items()}
+            )
+            for far in (0.0, 1.0)
+        )
+        for name in here:
             mean = result.expectation(partial(self._site, name, 0.0, 1))
             # To first order the error of the centre does not matter.
             square = result.expectation(partial(self._site, name, jnp.asarray(mean.value, jnp.float32), 2))
             found[name] = mean, _root(square)
+            if name in self.theta_0:
+                # A site of its own is a smooth map of theta: no event that has not come yet.
+                fixed = np.asarray(here[name] == there[name])
+                found[name] = _known(mean, fixed), _known(found[name][1], fixed)
         return found
 
     def _site(self, name: str, centre: Any, power: int, theta: PyTree) -> Any:
         return (self.constrain(theta)[name] - centre) ** power
+
+
+def _known(found: Estimate, fixed: np.ndarray) -> Estimate:
+    """The estimate with no error where it is fixed."""
+    zero: dict[str, Any] = {name: np.where(fixed, 0.0, getattr(found, name)) for name in ("stderr", "bias", "sigma2")}
+    return replace(found, **zero, statuses=np.where(fixed, "ok", found.statuses))
 
 
 def _root(square: Estimate) -> Estimate:

@@ -1,6 +1,7 @@
 """Calls of a NumPyro model with all of its data or with one datum, and the densities of its sites."""
 
 import inspect
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from langevin.bridges.sites import (
 PyTree = Any
 # Rows on which the sum over single data is compared with the model on all of them, and how far float32 may differ.
 _COMPARED, _ROUNDING = 100, 1e-4
+# NumPyro keeps its handlers on one stack for all threads, and `lv.sample` traces its loop while it looks for the mode.
+_ONE_AT_A_TIME = threading.RLock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +225,8 @@ def _traced(
     args, kwargs = jax.tree.map(
         lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, (arguments.args, arguments.kwargs)
     )
-    return handlers.trace(seeded).get_trace(*args, **kwargs), log_dets
+    with _ONE_AT_A_TIME:
+        return handlers.trace(seeded).get_trace(*args, **kwargs), log_dets
 
 
 def _outlined(sites: Callable[[], dict[str, Site]]) -> dict[str, Site]:

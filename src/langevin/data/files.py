@@ -16,7 +16,6 @@ from langevin.data.columns import MANIFEST, DataChanged, Manifest, MappedFile
 from langevin.data.memory import memoryview_of
 from langevin.data.prefetch import FROM_BYTES
 from langevin.data.source import ArraySource
-from langevin.display import Meter
 from langevin.limits import checkpoint, set_up
 
 PyTree = Any
@@ -240,20 +239,20 @@ def _fingerprint(files: dict[str, MappedFile], manifest: Manifest | None) -> tup
             _known[file.identity] = column.crc32
         elif file.identity not in _known:
             unknown.append(file)
-    meter = Meter("reading the data", sum(file.nbytes for file in unknown))
+    done, total = 0, sum(file.nbytes for file in unknown)
     with ThreadPoolExecutor(1) as aside:
         for file in unknown:
-            _known[file.identity] = _read_through(file, meter, aside)
-    meter.close()
+            _known[file.identity] = _read_through(file, done, total, aside)
+            done += file.nbytes
     return tuple((file.shape, str(file.dtype), _known[file.identity]) for file in files.values())
 
 
-def _read_through(file: MappedFile, meter: Meter, aside: ThreadPoolExecutor) -> int:
-    """The checksum of a file; raises where a number of it is not finite."""
+def _read_through(file: MappedFile, done: int, total: int, aside: ThreadPoolExecutor) -> int:
+    """The checksum of a file; raises where a number of it is not finite. `done` of `total` bytes were read before."""
     flat = file.array.reshape(-1)
     size, crc = _CHUNK // file.dtype.itemsize, 0
     for start in range(0, len(flat), size):
-        checkpoint("reading the data")
+        checkpoint("reading the data", (done + start * file.dtype.itemsize) / total)
         part = flat[start : start + size]
         finite = aside.submit(_all_finite, part)
         crc = crc32(memoryview_of(part), crc)
@@ -263,7 +262,6 @@ def _read_through(file: MappedFile, meter: Meter, aside: ThreadPoolExecutor) -> 
                 f"data: {file.path} must be finite, got NaN or infinity in row {row:,} (counted from 0). Drop such "
                 f"rows: langevin import {file.path} FOLDER --drop-missing."
             )
-        meter.add(part.nbytes)
     return crc
 
 

@@ -29,7 +29,7 @@ from langevin.data.files import FileSource, open_data
 from langevin.data.journal import Workshop, appending
 from langevin.data.memory import memoryview_of
 from langevin.data.tables import BATCH_ROWS, Batch, Promoted, Table, open_table
-from langevin.display import Meter, showing
+from langevin.display import showing
 from langevin.limits import checkpoint, set_up
 
 # Bytes of a bucket, and buckets: open files at once. Beyond 32 GB buckets grow.
@@ -136,7 +136,7 @@ class _Import:
         if journal.thrown:
             return
         journal.lengths = journal.lengths or [0] * self._buckets
-        meter, saved = Meter("importing: reading the files", self._table.bytes), monotonic()
+        saved, read = monotonic(), 0
         with ExitStack() as stack:
             files = [
                 stack.enter_context(appending(self._shop.bucket(k), rows * size))
@@ -144,7 +144,7 @@ class _Import:
             ]
             aside = stack.enter_context(ThreadPoolExecutor(1))
             for batch in _ahead(self._table.batches(self._encoder.names, journal.position), aside):
-                checkpoint("importing the data")
+                checkpoint("importing: reading the files", read / max(self._table.bytes, 1))
                 records, kept = self._encoder.encoded(batch)
                 bucket = self._throws(journal.row, len(records))
                 journal.row += len(records)
@@ -161,10 +161,9 @@ class _Import:
                     if monotonic() - saved > _JOURNAL_SECONDS:
                         self._shop.save()
                         saved = monotonic()
-                meter.reach(batch.read)
+                read = batch.read
         journal.thrown = True
         self._shop.save()
-        meter.close()
 
     def _throws(self, first: int, count: int) -> np.ndarray:
         """The buckets of rows first ... first+count-1, however these are cut into batches."""
@@ -185,7 +184,6 @@ class _Import:
         headers = [_header(part.dtype, (total, *part.shape)) for part in parts]
         sizes = [part.dtype.itemsize * prod(part.shape) for part in parts]
         codes = [self._encoder.final_levels(part.name)[1] if part.categorical else None for part in parts]
-        meter = Meter("importing: writing the columns", total * self._record.itemsize)
         journal.checksums = journal.checksums or [0] * len(parts)
         with ExitStack() as stack:
             files = []
@@ -200,19 +198,17 @@ class _Import:
             records = np.empty((most, self._record.itemsize), np.uint8)
             columns = [np.empty((most, *part.shape), part.dtype) for part in parts]
             for k in range(journal.bucket, self._buckets):
-                checkpoint("importing the data")
+                checkpoint("importing: writing the columns", journal.written / total)
                 self._shuffle(k, records[: journal.lengths[k]], columns, codes)
                 for c, column in enumerate(column[: journal.lengths[k]] for column in columns):
                     checksum = aside.submit(crc32, memoryview_of(column), journal.checksums[c])
                     _write(files[c], column)
                     journal.checksums[c] = checksum.result()
-                    meter.add(column.nbytes)
                 journal.bucket, journal.written = k + 1, journal.written + journal.lengths[k]
                 self._shop.save()
                 self._shop.bucket(k).unlink()
             for opened in files:
                 os.fsync(opened.fileno())
-        meter.close()
 
     def _shuffle(self, k: int, records: np.ndarray, columns: list[np.ndarray], codes: list[np.ndarray | None]) -> None:
         """Fills the columns with the rows of a bucket in random order, by way of its records."""

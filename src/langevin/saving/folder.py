@@ -21,6 +21,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
+from langevin.data.journal import force_to_disk
 from langevin.saving.packing import FORMAT
 
 Record = dict[str, Any]
@@ -87,7 +88,7 @@ class Folder:
                 record["arrays"][entry] = f"arrays-{_file_digest(self.path / _UNFINISHED)}.npz"
                 self._publish(record["arrays"][entry])
             # No record may reach the disk before its arrays.
-            _force_to_disk(self.path)
+            force_to_disk(self.path)
             record["digest"] = _digest(record)
             content = json.dumps(record, indent=1, allow_nan=False).encode()
             if keep_before and self._newest is not None:
@@ -96,9 +97,9 @@ class Folder:
                 self._publish(_BEFORE)
             self._fill(lambda file: file.write(content))
             self._publish(_RECORD)
-            _force_to_disk(self.path)
+            force_to_disk(self.path)
             if self._newest is None:
-                _force_to_disk(self.path.parent)
+                force_to_disk(self.path.parent)
             if not keep_before:
                 (self.path / _BEFORE).unlink(missing_ok=True)
         except OSError as error:
@@ -251,13 +252,3 @@ def _digest(record: Record) -> str:
 def _file_digest(file: Path) -> str:
     with open(file, "rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()[:16]
-
-
-def _force_to_disk(folder: Path) -> None:
-    # Only POSIX systems can open a directory.
-    if os.name == "posix":
-        opened = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)

@@ -79,7 +79,7 @@ def pull_of_shard(target: Target, gradient: Any, anchor: Anchor, shard: DataSour
     sum of their squares minus the square of their sum, averaged over the points, (d, d). Cost: a pass for each point.
     """
     with own_programs(), jax.enable_x64(True):
-        passes = Passes(apart(target), shard, anchor.layout)
+        passes = Passes(apart(target), shard, anchor.layout, doing="measuring the pull of a shard")
         total, square = passes.over(partial(_terms, passes.target, anchor.layout, gradient, points(anchor)))
     return total, shard.num_data * square.mean(axis=0) - np.einsum("pi,pj->ij", total, total) / len(total)
 
