@@ -1,4 +1,4 @@
-"""Tuning for plain SGLD: the step sizes of the paper's own algorithm, from theory and without a trial run."""
+"""Tuning for plain minibatches: step sizes of SGLD and of kernels with momentum, from theory, without a trial run."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +13,9 @@ from langevin.anchor import Anchor, laplace
 from langevin.data.source import DataSource, as_source
 from langevin.data.subsample import Full, Subsample, WithoutReplacement
 from langevin.engine.checks import require, whole_number
+from langevin.kernels import SGLD, Kernel
 from langevin.schedules import Polynomial
+from langevin.step_sizes import search, search_settled
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -21,27 +23,19 @@ Floats = NDArray[np.float64]
 
 # A covariance from 10^4 gradients is known to 1.4%, and the best step goes with its power 2/3.
 _MOST_ROWS = 10_000
-# a m + b is this many times b, plus 1, at the end of the run: from a constant step to a thousandfold growth.
-_DECREASES = np.concatenate([[0.0], np.logspace(-0.5, 3.0, 8)])
-# The valley of good (a, b) is flat along its length. For this much of the smallest MSE the steps decrease.
-_PRICE_OF_DECREASE = 1.05
-# Average over at most this many parameters while searching, spread over the range of posterior sds.
-_MOST_PARAMETERS = 6
-# Half the limit of stability: beyond, a step overshoots the mode along the steepest direction.
-_LARGEST_STEP = 2.0
 # A relative MSE above this is said in words: half of a posterior variance, root mean square.
 _POOR = 0.25
-_SEARCH_GROWTH, _FINAL_GROWTH = 1 / 20, 1 / 40
 
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """Step sizes for SGLD with plain minibatch gradients, and the errors that theory predicts for them.
+    """Step sizes for plain minibatch gradients, and the errors that theory predicts for them.
 
-    Run them as `lv.run(target, data, tuned.anchor.mode, schedule=tuned.schedule, subsample=tuned.subsample,
-    num_steps=tuned.num_steps, chains=tuned.chains)`. `bias` and `variance`, one a parameter, are those of the estimated
-    posterior variance, over the posterior variance and over its square; `mean_mse` is the mean squared error of the
-    estimated posterior mean over the posterior variance. `cost` counts the datum visits of the pilot.
+    Run them as `lv.run(target, data, tuned.anchor.mode, kernel=tuned.kernel, schedule=tuned.schedule,
+    subsample=tuned.subsample, num_steps=tuned.num_steps, chains=tuned.chains)`. `bias` and `variance`, one a parameter,
+    are those of the estimated posterior variance, over the posterior variance and over its square; `mean_mse` is the
+    mean squared error of the estimated posterior mean over the posterior variance. `cost` counts the datum visits of
+    the pilot.
 
     Example:
         >>> import langevin as lv
@@ -60,6 +54,7 @@ class Tuned:
     variance: Floats
     mean_mse: Floats
     cost: int
+    kernel: Kernel
     anchor: Anchor = field(repr=False)
 
     @property
@@ -85,8 +80,8 @@ class Tuned:
         worst = int(np.argmax(mse))
         size = self.subsample.size(self.num_data)
         lines = [
-            f"SGLD for {self.passes:.3g} passes: {_counted(self.chains, 'chain')} of {self.num_steps} steps, "
-            f"{size} of {self.num_data} data a step",
+            f"{type(self.kernel).__name__} for {self.passes:.3g} passes: {_counted(self.chains, 'chain')} of "
+            f"{self.num_steps} steps, {size} of {self.num_data} data a step",
             f"  steps      delta_m = {law}, from {first:.3g} to {last:.3g}",
             f"  variances  relative MSE {self.predicted_mse:.3g} = bias^2 {np.mean(self.bias**2):.2g} + variance "
             f"{np.mean(self.variance):.2g} on average, {mse[worst]:.3g} at worst ({self.anchor.layout.names[worst]})",
@@ -115,16 +110,22 @@ def tune(
     batch_size: int | None = None,
     alpha: float = 1 / 3,
     chains: int = 1,
+    kernel: Kernel | None = None,
     seed: int = 0,
 ) -> Tuned:
     """Step sizes (a m + b)^-alpha with the smallest predicted error of posterior variances after `passes` passes.
 
-    For SGLD with plain minibatches, from the mode, and step-weighted averages of all chains together; `passes` is
-    their common budget. The posterior is taken as its Laplace approximation with the gradient noise C at the mode.
-    There the bias of a variance is mubar sum delta^2/T_m and its variance sigma^2/T_m to leading order; the constant
-    step that balances them, (sigma^2/(2 mubar^2 m))^(1/3), starts a search over a and b by the exact law of finite m.
+    For SGLD, or another `kernel` with affine steps, with plain minibatches, from the mode, and step-weighted averages
+    of all chains together; `passes` is their common budget. The posterior is taken as its Laplace approximation with
+    the gradient noise C at the mode. There the bias of a variance is mubar sum delta^2/T_m and its variance sigma^2/T_m
+    to leading order; the constant step that balances them, (sigma^2/(2 mubar^2 m))^(1/3), starts a search over a and b
+    by the exact law of finite m.
     Means have no such bias and want longer steps: what these steps do to them is reported. The average is over
     parameters. Of all schedules within 5% of the best, the one that decreases most: it stays good if the run goes on.
+
+    Other kernels have the same search with the law of a chain that has settled, `theory.settled`, in place of that of
+    finite m. Momentum leaves the bias of gradient noise as it is and lessens that of the injected noise: with plain
+    minibatches, where the former rules, it gains next to nothing. Its friction is yours to choose.
 
     The batch size hardly matters at fixed passes: noise goes as 1/n, and steps in proportion to n give the same time
     and the same bias. The default is N/100, which keeps steps far from instability, but at most 1000 rows to gather.
@@ -145,6 +146,9 @@ def tune(
     default = min(max(1, N // 100), 1000)
     n = default if batch_size is None else whole_number("batch_size", batch_size, 1, N, default)
     chains = whole_number("chains", chains, 1)
+    kernel = SGLD() if kernel is None else kernel
+    if not isinstance(kernel, Kernel) or kernel.affine(1, 1.0) is None:
+        raise ValueError(f"kernel must have affine steps whose law is known, got {kernel!r}. Try lv.SGHMC(1.0).")
     num_steps = round(passes * N / (n * chains))
     if num_steps < 2:
         raise ValueError(
@@ -158,22 +162,20 @@ def tune(
             "tune a part of the parameters with the others held at the mode."
         )
     noise, visits = _gradient_noise(target, source, anchor, n, whole_number("seed", seed, 0))
-    # Theory stands on SciPy, which importing langevin must not load.
-    from langevin.theory.linearised import plug_in_law
-
-    schedule = _search(anchor, noise, num_steps, chains, float(alpha))
-    law = plug_in_law(schedule, [num_steps], anchor.precision, noise, chains=chains, growth=_FINAL_GROWTH)
+    find = search if isinstance(kernel, SGLD) else partial(search_settled, kernel)
+    schedule, bias, variance, mean_mse = find(anchor, noise, num_steps, chains, float(alpha))
     return Tuned(
         schedule=schedule,
         subsample=WithoutReplacement(n) if n < N else Full(),
         num_steps=num_steps,
         chains=chains,
         num_data=N,
-        bias=law.mean[0] - 1.0,
-        variance=law.variance[0],
-        mean_mse=law.mean_mse[0],
+        bias=bias,
+        variance=variance,
+        mean_mse=mean_mse,
         cost=anchor.cost + visits,
         anchor=anchor,
+        kernel=kernel,
     )
 
 
@@ -215,47 +217,3 @@ def _gradient_noise(target: Target, source: DataSource, anchor: Anchor, n: int, 
 @partial(jax.jit, static_argnums=(0, 1))
 def _datum_grads(target: Target, layout: Layout, flat: jax.Array, batch: PyTree) -> jax.Array:
     return jax.vmap(layout.ravel)(target.datum_grads(layout.unravel(flat), batch))
-
-
-def _search(anchor: Anchor, noise: Floats, num_steps: int, chains: int, alpha: float) -> Polynomial:
-    """The (a, b) with the smallest predicted MSE but for the price of decreasing steps.
-
-    Schedules delta (1 + s m/M)^-alpha over a grid of s and of their mean step, the latter around the constant step of
-    the leading order and then around the best for each s.
-    """
-    from langevin.theory.linearised import plug_in_law, variance_constants
-
-    order = np.argsort(anchor.sd)
-    some = order[np.unique(np.linspace(0, order.size - 1, min(order.size, _MOST_PARAMETERS)).astype(int))]
-    sigma2, mubar = variance_constants(anchor.precision, noise, some)
-    balance = np.cbrt(np.mean(sigma2) / (2 * np.mean(mubar**2) * num_steps * chains))
-    most = _LARGEST_STEP / np.linalg.eigvalsh(anchor.precision)[-1]
-    growths = _DECREASES / num_steps
-    shapes = Polynomial(a=growths, b=1.0, alpha=alpha)
-    # delta_m of shape s is delta (1 + s m/M)^-alpha; this is delta_1/delta over the mean of delta_m/delta.
-    steepness = shapes.delta(1) * num_steps / shapes.T_m(num_steps)
-
-    def b_for(first: Floats) -> Floats:
-        with np.errstate(over="ignore"):
-            b = (first / shapes.delta(1)[:, None]) ** (-1 / alpha)
-        require(np.isfinite(b).all(), "alpha", alpha, "large enough for a m + b to be a number", "1/3")
-        return b
-
-    def mse(first: Floats) -> Floats:
-        b = b_for(first)
-        schedule = Polynomial(a=b * growths[:, None], b=b, alpha=alpha)
-        law = plug_in_law(
-            schedule, [num_steps], anchor.precision, noise, coordinates=some, chains=chains, growth=_SEARCH_GROWTH
-        )
-        return np.mean((law.mean[0] - 1.0) ** 2 + law.variance[0], axis=-1)
-
-    first = balance * steepness[:, None]
-    for factors in (2.0 ** np.arange(-4, 5), 2.0 ** np.linspace(-0.8, 0.8, 9)):
-        tried = np.minimum(first * factors, most)
-        found = mse(tried)
-        best = np.argmin(found, axis=1)[:, None]
-        first = np.take_along_axis(tried, best, axis=1)
-    smallest = np.take_along_axis(found, best, axis=1)[:, 0]
-    chosen = np.flatnonzero(smallest <= _PRICE_OF_DECREASE * smallest.min())[-1]
-    b = float(b_for(first)[chosen, 0])
-    return Polynomial(a=b * float(growths[chosen]), b=b, alpha=alpha)

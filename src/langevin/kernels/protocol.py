@@ -201,7 +201,7 @@ class AffineKernel(Kernel):
         if np.max(np.abs(np.linalg.eigvals(mean))) >= 1.0:
             return np.full_like(precision, np.inf)
         source = kick @ kick.T + pull @ noise @ pull.T
-        return position @ _stationary(mean, source) @ position.T - np.linalg.inv(precision)
+        return position @ stationary(mean, source) @ position.T - np.linalg.inv(precision)
 
     def _matrices(self, precision: np.ndarray, delta: float) -> tuple[np.ndarray, ...]:
         """A, G, E and P."""
@@ -239,7 +239,7 @@ def _jacobians(_: tuple[type, ...], kernel: Any, theta: Array, delta: Array) -> 
     return state, pull, kick.reshape(start.size, -1), jax.jacfwd(lambda s: back(s).theta)(start)
 
 
-def _stationary(mean: np.ndarray, source: np.ndarray) -> np.ndarray:
+def stationary(mean: np.ndarray, source: np.ndarray) -> np.ndarray:
     """S = A S A' + Q by doubling: after k rounds the sum of the first 2^k terms A^j Q A'^j."""
     total = source
     while np.max(np.abs(mean)) > 1e-20:

@@ -70,14 +70,14 @@ def plug_in_law(
     Cost: 50 operations on arrays of (*settings, coordinates, bands, bands) per block, log(m)/growth blocks.
     """
     d = len(precision)
-    bands = _bands(precision, noise, np.zeros(d) if start is None else start, coordinates)
+    parts = bands(precision, noise, np.zeros(d) if start is None else start, coordinates)
     edges = _edges(max(horizons), growth, horizons)
-    state, found = _Sums(bands, schedule.batch_shape), []
+    state, found = _Sums(parts, schedule.batch_shape), []
     for m, block in _blocks(schedule, edges):
         state.advance(block)
         if m in horizons:
             found.append(state.law(chains))
-    limit = np.sum(bands.weight**2 / bands.rate, axis=-1)
+    limit = np.sum(parts.weight**2 / parts.rate, axis=-1)
     mean, variance, mean_mse = (np.array(part) for part in zip(*found, strict=True))
     return PlugInLaw(mean / limit, np.maximum(variance, 0.0) / limit**2, mean_mse / limit)
 
@@ -91,7 +91,7 @@ def variance_constants(
     = -2 e_j e_j', so that sigma^2 = E|grad h|^2 = 4 tr(K Sigma K) and mubar = -tr(K (C + Sigma^-1))/4. One dimension:
     sigma^2 = 4 Sigma and mubar = (C + 1/Sigma)/4. Cost: bands^2 a coordinate.
     """
-    rate, weight, _, turned = _bands(precision, noise, np.zeros(len(precision)), coordinates)
+    rate, weight, _, turned = bands(precision, noise, np.zeros(len(precision)), coordinates)
     K = -2 * weight[:, :, None] * weight[:, None, :] / (rate[:, :, None] + rate[:, None, :])
     limit = np.sum(weight**2 / rate, axis=-1)
     sigma2 = 4 * np.sum(K**2 / rate[:, None, :], axis=(-1, -2))
@@ -134,7 +134,7 @@ def _blocks(schedule: Schedule, edges: NDArray[np.int64]) -> Iterator[tuple[int,
             yield int(some[k + 1]), _Block(count, *sizes)
 
 
-def _bands(precision: Floats, noise: Floats, start: Floats, coordinates: Sequence[int] | None) -> _Bands:
+def bands(precision: Floats, noise: Floats, start: Floats, coordinates: Sequence[int] | None) -> _Bands:
     """Each coordinate's parts in bands of eigenvectors; a band's rate keeps its share of the posterior variance."""
     rates, vectors = np.linalg.eigh(precision)
     band = np.arange(len(rates))
