@@ -397,7 +397,7 @@ def test_the_command_fits_and_prints(tmp_path):
         ("", ["y ~ x"], "the file is empty"),
         ("x,y\n", ["y ~ x"], "at least one row"),
         ("x,y\n1,2\n", ["y ~ x +"], "formula must be readable"),
-        ("x,y\n1,2\n", ["y ~ x | y"], "Write (1 | town)"),
+        ("x,y\n1,2\n", ["y ~ x | z"], "Write (1 | town)"),
         ("x,y\n1,2\n", ["y ~ logg(x)"], "'logg' is neither"),
         (None, ["y ~ x"], "No such file or directory"),
     ],
