@@ -116,6 +116,32 @@ def test_one_hessian_of_all_the_data_does_where_parameters_are_many(hessians, mo
     assert_allclose(found.root[0] @ found.root[0].T @ found.precision, np.eye(40), atol=1e-8)
 
 
+def test_one_hessian_of_all_the_data_does_where_these_are_very_many(hessians, monkeypatch):
+    data = logistic(70_000, 3)
+    by_newton = lv.laplace(TARGET, data, np.zeros(3))
+    assert hessians.count(70_000) > 2
+    hessians.clear()
+    monkeypatch.setattr(search, "_NEWTON_PRODUCTS", 1e5)
+    found = lv.laplace(TARGET, data, np.zeros(3))
+    assert hessians.count(70_000) == 1
+    assert found.converged and np.array_equal(found.theta, found.theta.astype(np.float32))
+    apart = found.theta - by_newton.theta
+    assert apart @ by_newton.precision @ apart < 1e-5
+    assert_allclose(found.sd, by_newton.sd, rtol=1e-4)
+
+
+@pytest.mark.parametrize("gain", [0.0, 1e-9])
+def test_where_the_curvature_of_some_rows_misleads_newton_steps_go_on(gain, hessians, monkeypatch):
+    data = logistic(70_000, 3)
+    by_newton = lv.laplace(TARGET, data, np.zeros(3))
+    hessians.clear()
+    monkeypatch.setattr(search, "_NEWTON_PRODUCTS", 1e5)
+    monkeypatch.setattr(large, "_LEAST_GAIN", gain)
+    found = lv.laplace(TARGET, data, np.zeros(3))
+    assert hessians.count(70_000) > 1
+    assert_allclose(found.theta, by_newton.theta, rtol=0, atol=2e-3 * by_newton.sd.min())
+
+
 def test_where_the_hessian_is_not_positive_the_curvature_is_kept_in_blocks(monkeypatch):
     monkeypatch.setattr(search, "_MOST_NEWTON", 2)
     # At the symmetric start, a saddle, the gradient vanishes: no climb leaves it.

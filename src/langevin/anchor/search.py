@@ -7,7 +7,7 @@ import numpy as np
 
 from langevin.anchor.approximation import Anchor
 from langevin.anchor.curvature import Curvature, inverse_root, positive_root
-from langevin.anchor.large import climb
+from langevin.anchor.large import chord, climb
 from langevin.anchor.newton import EXACT, NEAR, Point, newton
 from langevin.anchor.passes import Passes
 from langevin.anchor.roots import pull
@@ -23,7 +23,8 @@ PyTree = Any
 # A dense Hessian beyond so many parameters, or so many products (two minutes on two cores), costs more than it gives.
 _MOST_DENSE, _MOST_PRODUCTS = 5000, 3e12
 # Newton steps take a Hessian and its eigenvectors (d^3) each. Beyond so many parameters climbs that take one are
-# quicker, and beyond fewer where a Hessian has so many products: a second on two cores.
+# quicker, and beyond fewer where a Hessian has so many products: a second on two cores. Of fewer still, the curvature
+# of some rows serves all but the last step.
 _MOST_NEWTON, _FEW_PARAMETERS, _NEWTON_PRODUCTS = 500, 64, 1e10
 _SUBSAMPLE, _ROWS_PER_PARAMETER = 10_000, 50
 # Large groups are fewer: so many numbers, but enough groups to tell how much they differ.
@@ -37,12 +38,12 @@ def laplace(target: Target, data: PyTree, theta_0: PyTree, *, max_steps: int = 1
     """The posterior mode and the Laplace approximation there, in float64; the method is picked by size.
 
     Up to 500 parameters: damped Newton steps (H + damping) s = grad, first on a random subsample when N is large, and
-    the dense curvature. Ends at the float32 number nearest the mode, on large data within 1e-3 posterior standard
-    deviations of it. Up to 5000, or where Hessians are dear: L-BFGS in the units of a subsample's Hessian, and one
-    Hessian of all the data at the end, see `large.climb`. Beyond, or where that is not positive definite: L-BFGS,
-    started by Adam on minibatches when N d > 1e8, and curvature by blocks, see `wide_anchor`. Cost: one full pass a
-    Newton step, about 5 from theta_0 and 4 after a subsample; some 20 passes with many parameters; d^2 memory. `seed`
-    draws the subsamples.
+    the dense curvature; where data are very many, H is that of the subsample but for the last step, see `large.chord`.
+    Ends at the float32 number nearest the mode, on large data within 1e-3 posterior standard deviations of it. Up to
+    5000, or where Hessians are dear: L-BFGS in the units of a subsample's Hessian, and one Hessian of all the data at
+    the end, see `large.climb`. Beyond, or where that is not positive definite: L-BFGS, started by Adam on minibatches
+    when N d > 1e8, and curvature by blocks, see `wide_anchor`. Cost: one full pass a Newton step, about 5 from theta_0
+    and 4 after a subsample; some 20 passes with many parameters; d^2 memory. `seed` draws the subsamples.
 
     Raises `AnchorError` when there is no proper mode or no curvature at it. A mode that was not reached is an anchor
     with `converged` False.
@@ -110,8 +111,13 @@ def _dense(target: Target, source: Any, layout: Layout, flat: np.ndarray, max_st
             return None if point is None else _anchor_at(point, passes, source is not None)
     first = None if source is None else _subsample(passes, source, seed)
     if first is not None:
-        flat = _near(first, flat, max_steps)
+        some = _near(first, flat, max_steps)
         passes.cost += first.cost
+        if some is not None:
+            point = chord(passes, some, max_steps) if products > _NEWTON_PRODUCTS else None
+            if point is not None:
+                return _anchor_at(point, passes, True)
+            flat = some.flat
     point = newton(passes, flat, max_steps, EXACT if first is None else NEAR)
     rounded = point.flat.astype(np.float32).astype(np.float64)
     if not np.array_equal(rounded, point.flat):
@@ -132,12 +138,12 @@ def _subsample(passes: Passes, source: Any, seed: int) -> Passes | None:
     return Passes(passes.target, source, passes.layout, rows)
 
 
-def _near(few: Passes, flat: np.ndarray, max_steps: int) -> np.ndarray:
-    """The mode of a subsample, or theta_0 where it has none: all the data have the last word."""
+def _near(few: Passes, flat: np.ndarray, max_steps: int) -> Point | None:
+    """The mode of a subsample, None where it has none: all the data have the last word."""
     try:
-        return newton(few, flat, max_steps, NEAR).flat
+        return newton(few, flat, max_steps, NEAR)
     except AnchorError:
-        return flat
+        return None
 
 
 def _anchor_at(point: Point, passes: Passes, has_data: bool) -> Anchor:
