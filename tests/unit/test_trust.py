@@ -29,6 +29,18 @@ def test_one_slow_direction_among_twenty_is_seen():
     assert np.mean(found.statuses[1:] == "ok") > 0.8
 
 
+def test_in_coordinates_of_its_own_a_step_is_adapted_to_the_same_acceptance_whatever_the_scales():
+    scale = jnp.array([100.0, 1.0, 1.0])
+    target = lv.Target(lambda t: -0.5 * jnp.sum((t / scale) ** 2))
+    units = lv.Preconditioned.by(np.square(scale))
+    round_one = lv.adapt_step(lv.Target(lambda z: -0.5 * jnp.sum(z**2)), None, jnp.zeros(3), kernel=lv.MALA())
+    schedule = lv.adapt_step(target, None, jnp.zeros(3), kernel=lv.MALA(), coordinates=units)
+    # The same chain in the same units but for rounding.
+    assert schedule.delta(1) == pytest.approx(round_one.delta(1), rel=1e-3)
+    with pytest.raises(ValueError, match=r"coordinates must be lv.Coordinates or None, got 'whitened'"):
+        lv.adapt_step(target, None, jnp.zeros(3), kernel=lv.MALA(), coordinates="whitened")
+
+
 def test_the_raw_mean_of_a_skewed_posterior_is_not_ok():
     # Linear regression with unknown log sd: its posterior is skewed, and a large step moves the mean with it.
     rng = np.random.default_rng(0)

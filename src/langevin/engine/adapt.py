@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from langevin.coordinates import Coordinates
 from langevin.data.prefetch import on_device
 from langevin.data.source import as_source
 from langevin.engine.checks import require, whole_number
@@ -26,14 +27,16 @@ def adapt_step(
     theta_0: PyTree,
     *,
     kernel: Any,
+    coordinates: Coordinates | None = None,
     target_acceptance: float | None = None,
     num_steps: int = 1000,
     seed: int = 0,
 ) -> Constant:
     """A constant schedule at which `kernel` accepts with the target probability, found by stochastic approximation.
 
-    log delta_{m+1} = log delta_m + 2 m^-0.6 (acceptance_m - target), averaged over the second half. The chain that
-    finds it is thrown away, so the run that follows is exact. Cost: num_steps transitions of one chain.
+    log delta_{m+1} = log delta_m + 2 m^-0.6 (acceptance_m - target), averaged over the second half, in the coordinates
+    that `lv.run` is to have. The chain that finds it is thrown away, so the run that follows is exact. Cost: num_steps
+    transitions of one chain.
 
     Example:
         >>> import langevin as lv
@@ -49,6 +52,8 @@ def adapt_step(
         "an exact kernel: lv.MALA(), lv.HMC() or lv.RWM()",
         "lv.MALA()",
     )
+    own = Coordinates() if coordinates is None else coordinates
+    require(isinstance(own, Coordinates), "coordinates", own, "lv.Coordinates or None", "lv.Whitened.by(anchor)")
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     num_steps, seed = whole_number("num_steps", num_steps, 10, try_this=1000), whole_number("seed", seed, 0)
     goal = kernel.target_acceptance if target_acceptance is None else target_acceptance
@@ -56,30 +61,32 @@ def adapt_step(
         raise ValueError(f"target_acceptance must lie in (0, 1), got {goal!r}. Try {kernel.target_acceptance}.")
     layout, narrow = Layout.of(theta_0), for_float32(target)
     arrays = None if data is None else jax.tree.map(on_device, as_source(data).aligned())
-    theta = layout.flat(theta_0).astype(np.float32)
+    z = np.asarray(own.z(layout.flat(theta_0)), np.float32)
     with jax.enable_x64(False):
         narrow.check(theta_0, arrays)
-        key, kind = jax.random.key(seed), kinds(kernel)
-        log_delta = _adapt(narrow, layout, num_steps, kind, kernel, arrays, theta, np.float32(goal), key)
+        parts = (kernel, jax.tree.map(np.float32, own))
+        key = jax.random.key(seed)
+        log_delta = _adapt(narrow, layout, num_steps, kinds(parts), parts, arrays, z, np.float32(goal), key)
     return Constant(float(np.exp(np.float64(log_delta))))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _adapt(target, layout, num_steps, _, kernel, data, theta, goal, key):
-    log_density = jax.value_and_grad(lambda t: target.log_density(layout.unravel(t), data))
+def _adapt(target, layout, num_steps, _, parts, data, z, goal, key):
+    kernel, coordinates = parts
+    log_density = jax.value_and_grad(lambda z: target.log_density(layout.unravel(coordinates.theta(z)), data))
 
     def move(carry, m):
         state, log_delta, total = carry
         noise, decision = jax.random.split(jax.random.fold_in(key, m))
-        eta = jax.random.normal(noise, theta.shape)
+        eta = jax.random.normal(noise, z.shape)
         log_uniform = jnp.log(jax.random.uniform(decision, minval=1e-30))
         state = kernel.step(log_density, state, eta, log_uniform, jnp.exp(log_delta))
         log_delta = log_delta + 2.0 * (m + 1.0) ** -0.6 * (state.acceptance - goal)
         return (state, log_delta, total + jnp.where(m >= num_steps // 2, log_delta, 0.0)), None
 
-    # A step of (1 / gradient scale)^2 has the right unit whatever the scale of theta.
-    state = kernel.init(log_density, theta)
-    scale = jnp.sum(jax.grad(lambda t: log_density(t)[0])(theta + 1e-3) ** 2) + 1.0
+    # A step of (1 / gradient scale)^2 has the right unit whatever the scale of z.
+    state = kernel.init(log_density, z)
+    scale = jnp.sum(jax.grad(lambda at: log_density(at)[0])(z + 1e-3) ** 2) + 1.0
     start = (state, -jnp.log(scale), jnp.float32(0.0))
     (_, _, total), _ = lax.scan(move, start, jnp.arange(num_steps))
     return total / (num_steps - num_steps // 2)
