@@ -19,6 +19,7 @@ from langevin.limits import checkpoint, set_up
 from langevin.precision import apart
 from langevin.startup import COMPILED_SOON, own_programs
 from langevin.target import Layout, Target, numbers
+from langevin.weighing import HOME, Weighed, weighed
 
 # A stream of its own: default_rng(seed) may be what the data were simulated from.
 _STREAM = 0x53555256
@@ -31,8 +32,9 @@ _MOST_SWAPPED = 4
 _WHOLE_HESSIAN_UP_TO = 64
 # Large groups are fewer: so many numbers in all, but enough groups to tell how much they differ.
 _MOST_NUMBERS, _FEWEST_GROUPS = 2**21, 50
-# A mode counts if its Laplace mass is above exp(-15) = 3e-7 of the anchor's.
-_LOG_MASS = 15.0
+# A mode counts if its Laplace mass is above exp(-15) = 3e-7 of the anchor's; by some rows only, if it could be, within
+# so many standard errors.
+_LOG_MASS, _DOUBTS = 15.0, 4.0
 # Scales on which mass far from the mode is looked for, draws of each, and the bulk's border, a normal tail of 1e-6.
 _FAR_SPREADS, _FAR_DRAWS, _BORDER = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0), 4, 4.753
 # Inner radii of the shells in which a mode narrower than the anchor's is looked for, and points of each. A mode with a
@@ -47,7 +49,7 @@ class Survey:
 
     Starts are anchor + L z with z normal, sds `spread` (in posterior sds, in turn), from the anchor at `home`; the
     anchor itself with entries of its arrays swapped; and, for few parameters, the most likely of many random points.
-    `elsewhere`: ended at another mode whose Laplace mass on the rows used matters; `modes`: those modes, (k, d), flat,
+    `elsewhere`: ended at another mode whose Laplace mass matters; `modes`: those modes of all rows, (k, d), flat,
     the heaviest first; `log_mass`: the logarithm of each one's mass over that of the anchor's; `lost`: ended nowhere
     within the allowed steps, or where there is no mass to speak of. The others came back. No starts: not surveyed.
     `far`: part of the second moment, in units of the approximation's, that one wide draw beyond the bulk stands for;
@@ -79,10 +81,11 @@ def survey(
     Where a datum is a group of many rows, of 50 groups or more.
 
     With fewer than all N rows the likelihood is scaled by N/rows and starts spread by sqrt(N/rows) more, the resolution
-    of such a sample; the reference is the mode that it has uphill from the anchor. `known` are flat points to climb
-    from as well. Without a dense anchor nothing is known about the scales on which to look: no starts. Beyond 500
-    parameters 6 dispersed ones; up to 5 parameters also the best of 200 points in each of five shells. Cost: rows a
-    Newton step, about ten steps a start, and rows a point.
+    of such a sample; the reference is the mode that it has uphill from the anchor. What such a sample finds elsewhere
+    is climbed from and weighed on all rows, unless it is too light beyond the sample's error. `known` are flat points
+    to climb from as well. Without a dense anchor nothing is known about the scales on which to look: no starts. Beyond
+    500 parameters 6 dispersed ones; up to 5 parameters also the best of 200 points in each of five shells. Cost: rows a
+    Newton step, about ten steps a start, and rows a point; five passes a mode of some rows.
     """
     d = anchor.layout.size
     if not anchor.dense:
@@ -109,23 +112,29 @@ def survey(
         modes, which = _distinct(np.reshape(others, (-1, d)))
         whole = shape.log_mass(reference.end) if len(modes) else 0.0
         log_mass = np.array([shape.log_mass(mode) - whole for mode in modes])
-        matters = log_mass > -_LOG_MASS
-        order = np.argsort(-log_mass)[: int(matters.sum())]
+        passes = Passes(apart(target), source, anchor.layout, doing="weighing other modes")
+        found = Weighed(shape.theta(modes), log_mass, np.arange(len(modes)))
+        if rows < num_data:
+            doubt = np.array([shape.doubt(mode, reference.end) for mode in modes])
+            found = weighed(passes, anchor, found.modes, log_mass, log_mass + _DOUBTS * doubt > -_LOG_MASS)
+        matters = found.log_mass > -_LOG_MASS
+        order = np.argsort(-found.log_mass)[: int(matters.sum())]
         # A sample of the rows has a curvature of its own, which rules what it says about the tail.
         far = _far_moment(shape, d, rng) if rows == num_data else 0.0
-        found, elsewhere = shape.theta(modes[order]), int(np.sum(matters[which]))
+        ends = found.which[which]
+        home, elsewhere = int(np.sum(ends == HOME)), int(np.sum(matters[ends[ends >= 0]]))
     evaluations = sum(one.evaluations for one in (reference, *climbs))
     return Survey(
         num_starts=len(starts),
         spread=tuple(float(s * np.sqrt(power)) for s in _SPREADS),
         elsewhere=elsewhere,
-        lost=len(starts) - sum(back) - elsewhere,
+        lost=len(starts) - sum(back) - home - elsewhere,
         home=anchor.theta,
-        modes=found,
-        log_mass=log_mass[order],
+        modes=found.modes[order],
+        log_mass=found.log_mass[order],
         far=far,
         # Of a gradient's cost a value is a third.
-        cost=(evaluations + _FAR_DRAWS * len(_FAR_SPREADS) + probes // 3) * rows,
+        cost=(evaluations + _FAR_DRAWS * len(_FAR_SPREADS) + probes // 3) * rows + passes.cost,
     )
 
 
@@ -136,6 +145,7 @@ class _Shape:
         self, target: Target, source: DataSource | None, anchor: Anchor, picked: np.ndarray | None, power: float
     ) -> None:
         passes = Passes(target, source, anchor.layout)
+        self._target, self._layout = target, anchor.layout
         self._differentiate, self._power = passes.differentiate, power
         self._centre, self._root = anchor.theta, (np.sqrt(power) * anchor.root[0],)
         self._whitened = partial(_whitened, target, anchor.layout, anchor.theta, jax.device_put(self._root[0]), power)
@@ -175,6 +185,15 @@ class _Shape:
         """Values at many points, (k, d), without derivatives."""
         checkpoint("looking for other modes")
         return np.asarray(self._valued(self._num_rows, self.theta(points), self._batch))
+
+    def doubt(self, y: np.ndarray, other: np.ndarray) -> float:
+        """Standard error of the log likelihood of all rows at y over that at another point, from the rows used."""
+        if self._batch is None:
+            return 0.0
+        each = jax.vmap(self._target.log_likelihood, (None, 0))
+        batch = jax.tree.map(lambda leaf: leaf[: self._num_rows], self._batch)
+        there, here = (np.asarray(each(self._layout.unravel(self.theta(point)), batch)) for point in (y, other))
+        return float(self._power * np.sqrt(self._num_rows) * np.std(there - here))
 
     def log_mass(self, y: np.ndarray) -> float:
         """Laplace approximation to the log mass of a mode, up to a constant; -inf unless the curvature is positive."""

@@ -26,8 +26,8 @@ PyTree = Any
 _MEMORY = 5.0 / 3.0
 # How much a pair's second moment feels that, measured on logistic regressions.
 _STRAYED = 2.5
-# How often the anchor moves to a heavier mode.
-_MOST_MOVES = 3
+# How often the anchor moves to a heavier mode, and by how much: modes of one mass are told apart by rounding.
+_MOST_MOVES, _HEAVIER = 3, 0.5
 # Beyond this dimension an exact run needs the curvature at a mode.
 MOST_ROUGH = 400
 # Gradients of a draw of the exact sampler and steps of its warm-up, in units of length that fit.
@@ -218,7 +218,7 @@ class _Found:
             return cls(rough(target, source, call.theta_0), Pilot.none(size), Survey.none(size), error)
         seen, left = journal.found("survey", lambda: survey(target, source, anchor, seed)), []
         for move in range(1, _MOST_MOVES + 1):
-            if not len(seen.log_mass) or seen.log_mass[0] <= 0.0:
+            if not len(seen.log_mass) or seen.log_mass[0] <= _HEAVIER:
                 break
             there = anchor.layout.unravel(seen.modes[0])
             heavier, _, _ = journal.found(f"anchor {move}", partial(_searched, call, there))

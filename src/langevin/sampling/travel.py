@@ -16,6 +16,7 @@ from langevin.sampling.planning import Plan
 from langevin.startup import own_programs
 from langevin.survey import survey
 from langevin.target import Target
+from langevin.weighing import log_mass as log_mass_of
 
 # A mode with less than a thousandth of the mass moves no sd by more than a few percent.
 LEAST_MASS = 1e-3
@@ -113,7 +114,7 @@ def explored(target: Target, source: DataSource | None, plan: Plan) -> Modes | N
                 waiting.append(seen)
     with own_programs(), jax.enable_x64(True):
         passes = Passes(apart(target), source, layout, doing="weighing the modes")
-        log_mass = np.array([_log_mass(passes, anchor) for anchor in found])
+        log_mass = np.array([log_mass_of(passes, anchor) for anchor in found])
     log_mass -= log_mass[0]
     matters = (log_mass > log_mass.max() + np.log(LEAST_MASS)) | (np.arange(len(found)) == 0)
     centres, roots = (np.stack(part)[matters] for part in ([a.theta for a in found], [a.root[0] for a in found]))
@@ -123,10 +124,3 @@ def explored(target: Target, source: DataSource | None, plan: Plan) -> Modes | N
 def _same(one: Anchor, other: Anchor) -> bool:
     """Whether two climbs ended at one mode: less than one of its sds apart."""
     return bool(np.linalg.norm(Unpaired.by(other).z(one.theta)) < 1.0)
-
-
-def _log_mass(passes: Passes, anchor: Anchor) -> float:
-    """Laplace approximation to the log mass of a mode, up to a constant."""
-    # The Hessian is not needed, but its program is there.
-    value = passes.total(anchor.theta, 2)[0]
-    return float(value) + float(np.sum(np.log(np.diag(anchor.root[0]))))

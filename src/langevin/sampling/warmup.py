@@ -17,7 +17,7 @@ from langevin.kernels import NUTS
 from langevin.limits import checkpoint
 from langevin.sampling.planning import Plan
 from langevin.sampling.strategies import Tuned, exact_call
-from langevin.sampling.travel import Modes, explored
+from langevin.sampling.travel import LEAST_MASS, Modes, explored
 from langevin.saving.journal import Journal
 from langevin.schedules import Custom
 from langevin.target import Target
@@ -42,6 +42,8 @@ _MOST_APART = 0.1
 _MOST_REFITTED = 400
 # Where more paths than this break off, steps are made smaller: more proposals must be accepted.
 _MOST_DIVERGENCES, _CAREFUL = 0.002, (0.95, 0.99)
+# A mode is too light to start from if it were so even with a Laplace approximation that is off by a factor of 20.
+_LAPLACE_OFF = 3.0
 # A start is pulled in at most so often: to a millionth of its distance.
 _HALVINGS = 20
 
@@ -89,7 +91,8 @@ def warm_up(target: Target, source: DataSource | None, plan: Plan, journal: Jour
 
 def _starts(plan: Plan, modes: Modes | None, rng: np.random.Generator) -> np.ndarray:
     """Draws of the Laplace approximation; where the survey found other modes, some chains start there."""
-    centres = [plan.anchor.theta] if modes is None else [*modes.centres, *plan.survey.modes]
+    heavy = plan.survey.log_mass > np.log(LEAST_MASS) - _LAPLACE_OFF
+    centres = [plan.anchor.theta] if modes is None else [*modes.centres, *plan.survey.modes[heavy]]
     z = rng.standard_normal((len(plan.chains), plan.rules.dimension))
     drawn = Unpaired.by(plan.anchor).theta(z)
     return np.stack([draw if not k % len(centres) else centres[k % len(centres)] for k, draw in enumerate(drawn)])

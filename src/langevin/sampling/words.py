@@ -99,7 +99,7 @@ def _modes_seen(result: "Result") -> str:
         return f" ({len(came)} modes; the chains changed between them {came.sum():,} times)"
     if not survey.num_starts:
         return ""
-    unsettled = f", {survey.lost} more did not settle" if survey.lost else ""
+    unsettled = f", {survey.lost} more led to none that has any mass" if survey.lost else ""
     return f" (one mode found from {survey.num_starts - survey.lost} starts{unsettled})"
 
 
@@ -208,7 +208,8 @@ def _searched(plan: "Plan") -> str:
     found = (
         f"{survey.elsewhere} climbed to another mode."
         if survey.elsewhere
-        else "none climbed to another mode. A mode farther away, or behind a narrow valley, could still be missed."
+        else "none climbed to another mode that has any mass. One farther away, or behind a narrow valley, could still "
+        "be missed."
     )
     return f"From {survey.num_starts} starts spread {reach(survey)} posterior sds about the mode, {found}"
 
