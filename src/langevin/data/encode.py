@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from langevin.data.resolution import Rounding
 from langevin.data.tables import Batch, Table, pyarrow_module
 
 # More levels than this look like an identifier, and have to be held in memory.
@@ -93,6 +94,8 @@ class Encoder:
     drop_missing: bool
     levels: dict[str, dict[str, int]] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
+    # What is lost when the numbers of a column become float32.
+    rounding: dict[str, Rounding] = field(default_factory=dict)
 
     @property
     def record(self) -> np.dtype:
@@ -134,6 +137,7 @@ class Encoder:
                 missing = column.is_null().to_numpy(zero_copy_only=False)
             column = self._codes(name, column) if part.categorical else _plain(column)
         if column.dtype.kind == "f":
+            self.rounding.setdefault(name, Rounding()).add(column)
             with np.errstate(over="ignore", invalid="ignore"):
                 values = column.astype(np.float32, copy=False)
             # A sum is finite unless a term is not, or the terms are huge: most batches need no second look.
@@ -177,6 +181,13 @@ class Encoder:
             f"data: column {name!r} must {rule or 'hold a finite number in every row'}, got {said} in row "
             f"{batch.first + row:,} of {batch.file} (rows counted from 0).{remedy}"
         )
+
+    def check_rounding(self, num_rows: int) -> None:
+        """Raises where float32 cannot tell the numbers of a column apart; once all rows have been seen."""
+        for name, rounding in self.rounding.items():
+            refusal = rounding.refusal(f"data: column {name!r}", num_rows)
+            if refusal is not None:
+                raise ValueError(refusal)
 
     def final_levels(self, name: str) -> tuple[list[str], np.ndarray]:
         """The levels of a column in sorted order, and the final code of each provisional one."""

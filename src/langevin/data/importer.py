@@ -136,6 +136,8 @@ class _Import:
         if journal.thrown:
             return
         journal.lengths = journal.lengths or [0] * self._buckets
+        # What is left of an interrupted import may spread less than the whole.
+        from_the_start = journal.row == 0
         saved, read = monotonic(), 0
         with ExitStack() as stack:
             files = [
@@ -162,6 +164,8 @@ class _Import:
                         self._shop.save()
                         saved = monotonic()
                 read = batch.read
+        if from_the_start:
+            self._encoder.check_rounding(journal.row)
         journal.thrown = True
         self._shop.save()
 

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from langevin.data.memory import aligned, aligned_copy, aligned_empty
+from langevin.data.resolution import Rounding
 
 PyTree = Any
 
@@ -212,3 +213,8 @@ def _check_floats(array: np.ndarray, name: str) -> None:
     with np.errstate(over="ignore"):
         if not np.isfinite(np.float32(largest)):
             raise ValueError(f"{name} must fit in float32 (below 3.4e38), got {largest}. Rescale it.")
+    rounding = Rounding()
+    rounding.add(array)
+    refusal = rounding.refusal(name, len(array))
+    if refusal is not None:
+        raise ValueError(refusal)

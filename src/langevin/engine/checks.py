@@ -66,7 +66,8 @@ def check_resolution(anchor: Anchor) -> None:
         mode, sd = float(anchor.theta[worst]), float(anchor.sd[worst])
         raise Unresolved(
             f"{anchor.layout.names[worst]} must be resolved by float32, got a mode of {mode:.6g} with a posterior sd "
-            f"of {sd:.3g}. Centre it: write it as a constant + theta.",
+            f"of {sd:.3g}. Centre it: write it as a constant + theta, and take the constant off the data before they "
+            f"are passed on, since float32 rounds it inside the model.",
             worst, mode, sd,
         )  # fmt: skip
 
