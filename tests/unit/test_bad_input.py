@@ -194,3 +194,8 @@ def test_laplace():
     refused(lambda: lv.laplace(uphill, None, np.ones(2)), "no", "mode", "prior", error=lv.AnchorError)
     undefined = lv.Target(lambda t: jnp.sum(jnp.log(t)))
     refused(lambda: lv.laplace(undefined, None, -np.ones(2)), "theta_0", "finite", error=lv.AnchorError)
+
+
+def test_a_data_set_in_the_place_of_the_target_is_not_printed_whole():
+    with pytest.raises(ValueError, match=r"^target must be an lv.Target, got array\(\[.{100,130} \.\.\.\. Try target="):
+        lv.sample(np.arange(1000.0), lv.Target(lambda t: -(t**2)), 0.0)

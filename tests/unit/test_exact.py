@@ -156,3 +156,20 @@ def test_the_densities_of_many_data_keep_their_digits(monkeypatch):
     assert scatter() < 1e-3
     monkeypatch.setattr("langevin.engine.evaluate._MANY_DATA", 10**9)
     assert scatter() > 5e-3
+
+
+def test_a_bound_that_depends_on_the_data_is_named():
+    """Uniform on (0, exp(theta)): the density of theta is largest where it ends, and gradients push beyond."""
+    y = 3.0 * np.random.default_rng(0).random(100)
+    target = lv.Target(lambda t: -0.05 * t**2, lambda t, y: jnp.where(y < jnp.exp(t), -t, -jnp.inf))
+    with pytest.raises(lv.AnchorError, match="the gradient does not average to zero: the density ends before it"):
+        lv.sample(target, y, np.float32(2.0), precision=0.1)
+
+
+def test_raw_averages_stand_in_where_corrected_ones_cannot_be_right():
+    """A normal law cut at one sd below its mode: its mean gradient is not zero, so a correction takes the mean off."""
+    target = lv.Target(lambda t: jnp.sum(jnp.where(t > 0.0, -0.5 * (t - 1.0) ** 2, -jnp.inf)))
+    result = lv.sample(target, None, np.ones(1), method="exact", passes=20_000)
+    assert result.status == "hard_bound"
+    assert abs(result.mean.value[0] - 1.2876) < 0.1
+    assert abs(lv.estimate(result.ledger, "corrected")["theta.mean"].value[0] - 1.2876) > 0.2

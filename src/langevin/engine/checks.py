@@ -20,6 +20,7 @@ from langevin.kernels.pytrees import as_pytree
 from langevin.target import Layout, Target
 
 PyTree = Any
+_LONGEST_SHOWN = 120
 
 
 def whole_number(name: str, value: Any, lowest: int, highest: int | None = None, try_this: int = 1) -> int:
@@ -35,7 +36,13 @@ def whole_number(name: str, value: Any, lowest: int, highest: int | None = None,
 def require(good: Any, name: str, value: Any, rule: str, remedy: str) -> None:
     """Raises the ValueError of an argument unless `good`."""
     if not good:
-        raise ValueError(f"{name} must be {rule}, got {value!r}. Try {name}={remedy}.")
+        raise ValueError(f"{name} must be {rule}, got {_shown(value)}. Try {name}={remedy}.")
+
+
+def _shown(value: Any) -> str:
+    """A value on one line, cut off where it is long: whole data sets are passed in the wrong place."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]} ..."
 
 
 def check_start(target: Target, layout: Layout, theta_0: PyTree, source: DataSource | None) -> None:

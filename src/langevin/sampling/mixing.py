@@ -4,6 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from langevin.analysis import estimate
+from langevin.analysis.statuses import BY_WORD
+from langevin.analysis.value import apart as disagree
 from langevin.sampling.tails import FEWEST_MOMENTS
 from langevin.sampling.travel import Modes
 from langevin.sampling.troubles import Trouble, point, reach
@@ -73,6 +76,12 @@ def _apart(ledger: "Ledger", modes: Modes) -> str | None:
     return None
 
 
+def cut(ledger: "Ledger") -> bool:
+    """Whether corrected and raw means cannot both be right: they differ by a multiple of the mean gradient."""
+    corrected, raw = (estimate(ledger, method)["theta.mean"] for method in ("corrected", "raw"))
+    return bool(np.any(disagree(corrected, raw)))
+
+
 def largest_share(ledger: "Ledger") -> float:
     """The largest part of a variance that a single kept draw makes up, over what n normal draws would show at most."""
     if ledger.draws is None:
@@ -109,6 +118,14 @@ def after_exact(ledger: "Ledger", survey: Survey, modes: Modes | None, moments: 
                 f"the halves of the chains disagree (split R-hat {worst:.2f}, and {MOST_R_HAT} is the most that is "
                 f"accepted): they have not met. Reparametrise (non-centred, log scale), use stronger priors, or run "
                 f"for much longer.",
+            )
+        )
+    if cut(ledger):
+        found.append(
+            Trouble(
+                "hard_bound",
+                f"the gradient does not average to zero: the density ends before it vanishes, at a bound that "
+                f"gradients cannot see. {BY_WORD['hard_bound'].remedy}",
             )
         )
     share = largest_share(ledger)
