@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from html import unescape
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -13,6 +14,8 @@ from numpy.testing import assert_allclose
 import langevin as lv
 from langevin.analysis.averages import estimate
 from langevin.regression.check import predictive_check
+from langevin.regression.preparing import prepared
+from langevin.regression.reading import Question
 from langevin.report import contents, sections
 
 pandas = pytest.importorskip("pandas")
@@ -95,6 +98,8 @@ def test_figures_are_drawn_with_names_as_they_are(fit, kind, tmp_path):
     figure = fit.plot(kind)
     figure.savefig(tmp_path / "figure.svg")
     assert (tmp_path / "figure.svg").stat().st_size > 5000
+    # A picture by itself says what it is of.
+    assert figure.get_suptitle() or all(axis.get_title(loc="left") for axis in figure.axes if axis.get_visible())
 
 
 def test_bad_pictures_are_refused(fit, monkeypatch):
@@ -141,3 +146,48 @@ def test_the_sections_are_the_numbers_of_the_result(fit):
     course = dict(sections.course(fit))
     assert course["data"] == f"N = {N:,}" and f"x {fit.session.steps:,} steps" in course["chains"]
     assert dict(sections.model(fit))["family"] == "bernoulli"
+
+
+def test_tables_of_the_report_can_be_read(fit):
+    heading, *rows = sections.side_by_side(fit)
+    assert len(set(heading)) == len(heading)
+    for row in rows:
+        for numbers in ((*row[1:4], *row[5:8]), (row[4], row[8])):
+            assert len({len(number.split(".")[1]) for number in numbers}) == 1
+    assert sections._rounded("Power(scale=3.9810717055349727, m_0=1e-07, alpha=1)") == (
+        "Power(scale=3.981, m_0=1e-07, alpha=1)"
+    )
+    # What was reached is in the budget, to the two digits that are shown.
+    course, budget = dict(sections.course(fit)), sections.budget(fit)
+    halves = dict(zip(budget[0], budget[-1], strict=True))
+    largest = max(float(halves[f"{kind}, largest"]) for kind in ("means", "sds", "quantiles"))
+    assert f"{largest:.2g} posterior sds" in course["reached"] and "of means, sds and quantiles" in course["reached"]
+
+
+def test_the_model_has_all_priors(fit):
+    coefficients = {"prior of Intercept", "prior of x", f"prior of {SCRIPT}", "prior of a $ b"}
+    assert {row[0] for row in sections.model(fit) if row[0].startswith("prior of")} == coefficients
+    table = TABLE.assign(y=3.0 * TABLE.x + RNG.standard_normal(N), town=np.arange(N) % 30)
+    asked = Question("y ~ x + (1 + x | town)", "student", None, None, None, None, None, "refuse", "integrate", None)
+    ready = prepared(asked, table)
+    shown, unit = dict(sections.further_priors(ready.model)), np.std(table.y)
+    assert shown == {
+        "prior of sigma": f"exponential, mean {unit:.3g}",
+        "prior of nu": "gamma(2, 0.1)",
+        "prior of sd(Intercept | town)": f"exponential, mean {unit:.3g}",
+        "prior of sd(x | town)": f"exponential, mean {unit / np.std(table.x):.3g}",
+        "prior of partial correlations between effects": "uniform",
+    }
+    # The density that is sampled: that of log sigma for an exponential law of this mean.
+    start = {name: jnp.asarray(value) for name, value in ready.theta_0.items()}
+    low, high = (ready.model.log_prior({**start, "log sigma": jnp.float32(at)}) for at in (0.1, 0.9))
+    assert_allclose(high - low, 0.8 - (np.exp(0.9) - np.exp(0.1)) / unit, rtol=1e-3)
+
+
+def test_bands_of_earlier_times_stay_within_their_panels(fit):
+    shown = contents.running(fit)
+    for k in range(len(shown.names)):
+        low, high = shown.range(k)
+        assert np.nanmin(shown.low[:, k]) > low and np.nanmax(shown.high[:, k]) < high
+        length = (shown.high - shown.low)[:, k]
+        assert np.isfinite(length[-10:]).all() and np.nanmax(length) < 30 * length[-1]

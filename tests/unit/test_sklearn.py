@@ -45,6 +45,23 @@ def test_a_linear_regression_is_that_of_the_normal_equations():
     assert_allclose(std, model.sigma_, rtol=0.01)
 
 
+def test_the_sd_of_a_prediction_is_what_its_docstring_says():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(400, 1))
+    counts = lv.sklearn.BayesianPoissonRegression(precision=0.2).fit(x, rng.poisson(np.exp(1.0 + 0.3 * x[:, 0])))
+    mean, std = counts.predict(x[:5], return_std=True)
+    # The variance of a new count is its mean and a little more: the rate is known to a few percent.
+    assert np.all(std > np.sqrt(mean)) and np.all(std < 1.05 * np.sqrt(mean))
+    classes = lv.sklearn.BayesianLogisticRegression(precision=0.2).fit(x, rng.random(400) < 0.5)
+    best, std = classes.predict(x[:5], return_std=True)
+    share = classes._probabilities(x[:5])[:, np.arange(5), np.searchsorted(classes.classes_, best)]
+    assert_allclose(std, share.std(axis=0))
+    # Not that of a new observation, which is near a half.
+    assert np.all(std < 0.1)
+    for model, words in ((counts, "new count, Poisson noise included"), (classes, "and not that\n        of a new")):
+        assert words in type(model).predict.__doc__
+
+
 def test_bad_input_has_its_words():
     x = np.ones((5, 1)) * np.arange(5)[:, None]
     with pytest.raises(ValueError, match="prior_sd must be positive"):

@@ -4,6 +4,7 @@ import ast
 from dataclasses import replace
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -86,6 +87,21 @@ def test_correlated_batches_are_too_few():
     rng = np.random.default_rng(2)
     path = np.cumsum(rng.standard_normal((1, 1600, 1)), axis=1)
     assert estimate(ledger_of(path, CONSTANT, kernel=lv.MALA()))["theta.mean"].status == "too_few_batches"
+
+
+def test_an_estimate_stands_for_its_values():
+    found = estimate(ledger_of(noise(), CONSTANT, kernel=lv.MALA()))["theta.mean"]
+    value = found.value
+    for made, expected in (
+        (found + 1, value + 1), (1 - found, 1 - value), (found > 0, value > 0), (found * found, value**2),
+        (np.exp(found), np.exp(value)), (-found, -value), (found == value, [True, True]), (found[0] < 5, True),
+        (np.maximum.reduce(found), value.max()), (jnp.ones(2) + found, 1.0 + value), (value - found, [0.0, 0.0]),
+    ):  # fmt: skip
+        assert not isinstance(made, Estimate)
+        np.testing.assert_allclose(made, expected, rtol=1e-6)
+    assert isinstance(found[0] + 1, float) and f"{found[0]:.3f}" == f"{value[0]:.3f}" and f"{found}" == str(found)
+    with pytest.raises(TypeError, match="unsupported format"):
+        f"{found:.3f}"
 
 
 def test_words():

@@ -1,7 +1,8 @@
 """Posterior quantiles with error bars: streamed distribution functions where a run has them, else kept draws."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from langevin.analysis import errorbars
 from langevin.analysis.averages import Setting, only
 from langevin.analysis.statuses import worse
-from langevin.analysis.value import Estimate
+from langevin.analysis.value import MUCH, Estimate
 
 if TYPE_CHECKING:
     from langevin.engine.ledger import Ledger
@@ -18,6 +19,22 @@ Array = NDArray[np.float64]
 _FEWEST_BEYOND = 10
 # Halvings of the grid's range in the search for a quantile, to rounding.
 _HALVINGS = 60
+# Chance that spacings of independent draws from a smooth density look like a gap, for one side of one quantile.
+_GAP_LEVEL = 1e-6
+
+
+class Linear(NamedTuple):
+    """Quantiles (probabilities, d) with linearised bars, and what it takes to turn the distribution function around.
+
+    `share` is the standard error of F at the quantile, `inverse` takes probabilities (probabilities, d) to quantiles,
+    `time` is that of all chains, `draws` their number where quantiles come from draws.
+    """
+
+    found: Estimate
+    share: Array
+    inverse: Callable[[Array], Array]
+    time: float
+    draws: float = np.inf
 
 
 def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) -> Estimate:
@@ -35,9 +52,14 @@ def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) 
         >>> lv.quantiles(result.ledger, (0.025, 0.975)).value.shape
         (2, 3)
     """
+    p = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
+    return _across_gaps(linear(ledger, p), p[:, None])
+
+
+def linear(ledger: "Ledger", p: Array) -> Linear:
+    """Quantiles as if the density were the same all along their bars: `quantiles` looks at whether it is."""
     if ledger.schedule.batch_shape:
         raise ValueError(f"quantiles take one schedule setting, got a batch of shape {ledger.schedule.batch_shape}.")
-    p = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
     if not np.all((p > 0) & (p < 1)):
         raise ValueError(f"probabilities must lie in (0, 1), got {p.tolist()}. Try (0.025, 0.5, 0.975).")
     name = next((name for name, column in ledger.columns.items() if column.marginals), None)
@@ -46,7 +68,46 @@ def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) 
     return _from_sums(ledger, name, p)
 
 
-def _from_sums(ledger: "Ledger", name: str, p: Array) -> Estimate:
+def _across_gaps(linear: Linear, p: Array) -> Estimate:
+    """Bars that reach across a gap in the density, where a share of probability that nobody can tell lies beyond it.
+
+    With s the error of the share F(q), t its 99% quantile and x = t s/p, Woodruff's interval ends at Q(p - t s). Where
+    F is log-concave, as it is for every log-concave density,
+
+        q - Q(p - t s) <= -log(1 - x)/x  t s/f(q),
+
+    since log F lies below its tangent at q; likewise upwards with 1 - F and x = t s/(1 - p). s/f is the linearised
+    bar. An end farther out than that, and than spacings of draws vary by chance, lies beyond a gap: the 95% interval
+    then reaches as far as the end. Sums of m spacings have a ratio with the law of F(2m, 2m), and one s holds
+    m = p (1 - p)/s independent draws.
+    """
+    from scipy.special import fdtri
+
+    found, s = linear.found, linear.share
+    with np.errstate(divide="ignore", invalid="ignore"):
+        m = np.minimum(p * (1.0 - p) / s, linear.draws * s)
+        chance = np.maximum(fdtri(2.0 * m, 2.0 * m, 1.0 - _GAP_LEVEL), MUCH)
+        reach = errorbars.t_quantile(0.995, found.df)
+        far = np.zeros_like(found.value)
+        for side, room in ((-1.0, p), (1.0, 1.0 - p)):
+            x = reach * s / room
+            # Beyond the last draws nothing is known of the density, and nothing is said here.
+            inside = (x > 0.0) & (x < 1.0)
+            length = np.abs(linear.inverse(np.where(inside, p + side * reach * s, p)) - found.value)
+            most = -np.log1p(-np.where(inside, x, 0.0)) / x * reach * found.stderr * chance
+            far = np.where(inside & (length > most), np.maximum(far, length), far)
+        stderr = np.fmax(found.stderr, far / errorbars.t_quantile(0.975, found.df))
+    gap = stderr > found.stderr
+    return replace(
+        found,
+        stderr=np.where(gap, stderr, found.stderr),
+        sigma2=np.where(gap, stderr**2 * linear.time, found.sigma2),
+        # What the batches of a share are skewed by says nothing of a gap.
+        skewness=np.where(gap, 0.0, found.skewness),
+    )
+
+
+def _from_sums(ledger: "Ledger", name: str, p: Array) -> Linear:
     """Solves F(c) = p with F = Phi + phi t, t = (F - Phi)/phi interpolated between the points of the grid.
 
         stderr = sd stderr(F(c)) / f(c),    f the slope of F
@@ -62,12 +123,7 @@ def _from_sums(ledger: "Ledger", name: str, p: Array) -> Estimate:
     centre, sd = column.reference
     density = np.exp(-0.5 * grid**2) / np.sqrt(2.0 * np.pi)
     t = batches.mean[0].reshape(d, -1) / density
-    low, high = np.full((len(p), d), grid[0]), np.full((len(p), d), grid[-1])
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        below = _distribution(middle, t, grid) < p[:, None]
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    c = 0.5 * (low + high)
+    c = _solved(np.broadcast_to(p[:, None], (len(p), d)), t, grid)
     step = 1e-4
     slope = (_distribution(c + step, t, grid) - _distribution(c - step, t, grid)) / (2.0 * step)
     # Influence values of F(c), in units of the value.
@@ -82,7 +138,19 @@ def _from_sums(ledger: "Ledger", name: str, p: Array) -> Estimate:
         batches, value.reshape(1, -1), scaled.reshape(*scaled.shape[:3], -1), None, laplace.ravel(), value.shape,
         np.tile(sd, len(p)),
     )  # fmt: skip
-    return only(replace(found, statuses=worse(found.statuses, "too_few_batches", ~known)))
+    found = only(replace(found, statuses=worse(found.statuses, "too_few_batches", ~known)))
+    share = errorbars.bar(influence.reshape(*influence.shape[:3], -1)).stderr.reshape(value.shape)
+    return Linear(found, share, lambda at: centre + sd * _solved(at, t, grid), len(ledger.chains) * setting.rows.time)
+
+
+def _solved(p: Array, t: Array, grid: Array) -> Array:
+    """c with F(c) = p, both (probabilities, d); an end of the grid where it lies beyond."""
+    low, high = np.full(p.shape, grid[0]), np.full(p.shape, grid[-1])
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        below = _distribution(middle, t, grid) < p
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return 0.5 * (low + high)
 
 
 def _weights(c: Array, grid: Array) -> Array:
@@ -120,7 +188,7 @@ def weighted_quantiles(x: Array, weight: Array, probabilities: Array) -> Array:
     return np.interp(probabilities, np.cumsum(mass) - 0.5 * mass, x[order])
 
 
-def _from_draws(ledger: "Ledger", p: Array) -> Estimate:
+def _from_draws(ledger: "Ledger", p: Array) -> Linear:
     """Woodruff's inversion: no density is estimated.
 
     stderr = (Q(p + s) - Q(p - s)) / 2,    s the batch-means error of the share of draws below Q(p)
@@ -134,7 +202,11 @@ def _from_draws(ledger: "Ledger", p: Array) -> Estimate:
     chains, count, d = draws.theta.shape
     theta, weight = draws.theta.astype(np.float64), draws.weight
     pooled, every = theta.reshape(-1, d), np.tile(weight, chains)
-    value = np.stack([weighted_quantiles(pooled[:, k], every, p) for k in range(d)], axis=1)
+
+    def inverse(at: Array) -> Array:
+        return np.stack([weighted_quantiles(pooled[:, k], every, at[:, k]) for k in range(d)], axis=1)
+
+    value = inverse(np.broadcast_to(p[:, None], (len(p), d)))
     below = ledger.units((theta[:, :, None, :] <= value).reshape(chains, count, -1) * weight[:, None])
     # A kept draw stands for its stride, of total weight `weight`: that is a row, and its time for the paper's
     # weights.
@@ -142,10 +214,7 @@ def _from_draws(ledger: "Ledger", p: Array) -> Estimate:
     batches = errorbars.batch(below, errorbars.Rows(weight, weight**2, weight), k, pool=True)
     bar = errorbars.bar(batches.influence)
     s = bar.stderr.reshape(value.shape)
-    ends = [
-        np.stack([weighted_quantiles(pooled[:, k], every, p + side * s[:, k]) for k in range(d)], axis=1)
-        for side in (-1.0, 1.0)
-    ]
+    ends = [inverse(p[:, None] + side * s) for side in (-1.0, 1.0)]
     # A quantile with less than ten draws beyond it, an error beyond the range, or batches that all agree (pairs whose
     # draws lie on either side of the median in turn) is not known from these draws.
     beyond = np.minimum(p, 1.0 - p)[:, None]
@@ -154,7 +223,7 @@ def _from_draws(ledger: "Ledger", p: Array) -> Estimate:
     enough = known & (batches.count >= errorbars.FEWEST_BATCHES)
     word = "ok" if ledger.exact else "uncorrected"
     time = float(ledger.sum_delta.sum())
-    return Estimate(
+    found = Estimate(
         value=value,
         stderr=stderr,
         df=bar.df.reshape(value.shape),
@@ -168,3 +237,4 @@ def _from_draws(ledger: "Ledger", p: Array) -> Estimate:
         B_m=np.asarray(ledger.sum_delta2.sum() / np.sqrt(time)),
         num_batches=np.asarray(batches.count),
     )
+    return Linear(found, s, inverse, chains * time, chains * count)

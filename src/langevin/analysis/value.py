@@ -4,18 +4,21 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from langevin.analysis.errorbars import t_quantile, unskewed
 from langevin.analysis.statuses import STATUSES, worse
 
 Array = NDArray[np.float64]
-# A bar that is this many times as long is too much for a correction.
-_MUCH = 2.0
+# A bar that is this many times as long is much longer: too much for a correction, say.
+MUCH = 2.0
+# Errors of one run differ by one sum of standard errors at most, in the root mean square: this is 6e-7 of the time.
+_APART = 5.0
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, eq=False)
+class Estimate(NDArrayOperatorsMixin):
     """An expectation with its standard error and how it could be wrong.
 
         interval = value - w error,  or value exp(-w error / value) for variances and sds
@@ -26,7 +29,8 @@ class Estimate:
     Arrays have the shape of the observable, after leading axes for schedule settings and, unpooled, chains.
     `stderr`^2 = `sigma2` / (chains T_m): sigma2 estimates the variance of the central limit theorem. `bias`
     is the estimated bias of `value` (NaN if unknown, 0 for an intercept); it is not taken off, but the interval
-    has room for it. `statuses` judges every value, `status` the worst.
+    has room for it. `statuses` judges every value, `status` the worst. In arithmetic, comparisons and functions of
+    NumPy it stands for its values: what comes out is a plain array, or a number, without an error bar.
 
     Example:
         >>> import langevin as lv
@@ -95,8 +99,16 @@ class Estimate:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         return np.array(self.value, dtype, copy=copy)
 
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        plain = (one.value if isinstance(one, Estimate) else one for one in inputs)
+        return getattr(ufunc, method)(*plain, **kwargs)
+
     def __float__(self) -> float:
         return float(self.value)
+
+    def __format__(self, spec: str) -> str:
+        """`f"{estimate:.3f}"` is that of a single value; without a format the value comes with its error and status."""
+        return format(self.value[()], spec) if spec else str(self)
 
     def __getitem__(self, index: Any) -> "Estimate":
         """Some of the values, each with what belongs to it."""
@@ -140,13 +152,21 @@ def plus_minus(value: float, stderr: float) -> str:
     return f"{value:.{shown}f} +- {stderr:.{shown}f}" if stderr >= 1e-4 else f"{value:.{shown}f} +- {stderr:.1e}"
 
 
+def apart(one: Estimate, other: Estimate) -> NDArray[np.bool_]:
+    """Where two estimates of one number from one run differ by more than both bars allow."""
+    return np.abs(one.value - other.value) > _APART * (one.stderr + other.stderr)
+
+
 def quieter(corrected: Estimate, raw: Estimate, exact: bool) -> Estimate:
     """The corrected values, or the raw ones where the correction would make the bar much wider.
 
     It removes bias as well, so a bar of the same length is reason enough to keep it; of an exact kernel, which has
-    none, the shorter bar is taken.
+    none, the shorter bar is taken, and the raw values where both cannot be right: a correction averages to zero only
+    if the density vanishes where it ends.
     """
-    better = ~(corrected.stderr > (1.0 if exact else _MUCH) * raw.stderr) & ~np.isnan(corrected.stderr)
+    better = ~(corrected.stderr > (1.0 if exact else MUCH) * raw.stderr) & ~np.isnan(corrected.stderr)
+    if exact:
+        better &= ~apart(corrected, raw)
     better |= np.isnan(raw.stderr)
     other = raw.statuses if exact else worse(raw.statuses, "uncorrected")
     chosen: dict[str, Any] = {

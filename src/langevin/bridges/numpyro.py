@@ -23,14 +23,18 @@ PyTree = Any
 class FromNumPyro:
     """What `lv.sample` needs of a NumPyro model, over its sites in unconstrained units.
 
+    Parameters are called what they are there: "log s" for a positive site s, "logit p" for one in the unit interval,
+    "w, unconstrained" for any other support, and by the site's own name where nothing bounds it.
+
     `constrain` maps theta to the model's own sites, for `result.expectation(lambda theta: constrain(theta)["sigma"])`
-    and `result.to_arviz(constrain)`.
+    and `result.to_arviz(constrain)`; `sites` are those that are sampled.
     """
 
     target: Target
     data: DataSource | Mapping[str, np.ndarray]
     theta_0: dict[str, np.ndarray]
     constrain: Callable[[PyTree], dict[str, Any]]
+    sites: tuple[str, ...]
 
     def moments(self, result: Result) -> dict[str, tuple[Estimate, Estimate]]:
         """Posterior mean and sd of every site in the model's own units, each with its error bar.
@@ -49,7 +53,7 @@ class FromNumPyro:
             # To first order the error of the centre does not matter.
             square = result.expectation(partial(self._site, name, jnp.asarray(mean.value, jnp.float32), 2))
             found[name] = mean, _root(square)
-            if name in self.theta_0:
+            if name in self.sites:
                 # A site of its own is a smooth map of theta: no event that has not come yet.
                 fixed = np.asarray(here[name] == there[name])
                 found[name] = _known(mean, fixed), _known(found[name][1], fixed)
@@ -121,4 +125,4 @@ def from_numpyro(model: Callable[..., Any], *args: Any, group_by: str | None = N
             lambda theta, z, datum: traces.log_joint(theta, layout.unravel(z), datum), latent=layout.size
         )
     data = traces.rows if group_by is None else groups(traces.rows, by=traces.labels)
-    return FromNumPyro(Target(traces.log_prior, log_likelihood), data, theta_0, traces.constrained)
+    return FromNumPyro(Target(traces.log_prior, log_likelihood), data, theta_0, traces.constrained, traces.parameters)

@@ -31,6 +31,21 @@ def free_shape(site: Site) -> tuple[int, ...]:
     return biject_to(site["fn"].support).inverse_shape(np.shape(site["value"]))
 
 
+def free_name(site: Site) -> str:
+    """What a site is called in unconstrained units: "log s" or "logit p" where that is what they are."""
+    from numpyro.distributions import biject_to, transforms
+
+    transform = biject_to(site["fn"].support)
+    while isinstance(transform, transforms.IndependentTransform):
+        transform = transform.base_transform
+    words = {
+        transforms.IdentityTransform: "{}",
+        transforms.ExpTransform: "log {}",
+        transforms.SigmoidTransform: "logit {}",
+    }
+    return words.get(type(transform), "{}, unconstrained").format(site["name"])
+
+
 def check_sites(sites: Mapping[str, Site]) -> None:
     """Raises for what has no place in a posterior by gradients over data."""
     if not any(is_sample(site, observed=True) for site in sites.values()):
@@ -45,6 +60,10 @@ def check_sites(sites: Mapping[str, Site]) -> None:
             raise ValueError(
                 f"the site {name!r} must be continuous, got {type(site['fn']).__name__}: gradients need real numbers. "
                 f"Sum it out in the model, e.g. with numpyro.distributions.MixtureSameFamily."
+            )
+        if is_sample(site, observed=False) and free_name(site) != name and free_name(site) in sites:
+            raise ValueError(
+                f"the site {free_name(site)!r} must have another name: {name!r} is called that in unconstrained units."
             )
 
 

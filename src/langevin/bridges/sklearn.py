@@ -129,7 +129,10 @@ class BayesianRidgeRegression(RegressorMixin, _Regression):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Posterior mean of the response; with `return_std` also the sd of a new observation."""
+        """Posterior mean of the response; with `return_std` also the sd of a new observation, noise included.
+
+        As in scikit-learn's BayesianRidge: std^2 = E sigma^2 + var(intercept + x beta).
+        """
         check_is_fitted(self)
         x = validate_data(self, X, reset=False, dtype=np.float64)
         mean = self.intercept_ + x @ self.coef_
@@ -165,7 +168,10 @@ class BayesianPoissonRegression(RegressorMixin, _Regression):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Posterior mean of the expected count; with `return_std` also the sd of a new count."""
+        """Posterior mean of the expected count; with `return_std` also the sd of a new count, Poisson noise included.
+
+        std^2 = E rate + var(rate).
+        """
         rates = np.exp(self._predictors(X))
         mean = rates.mean(axis=0)
         return (mean, np.sqrt(mean + rates.var(axis=0))) if return_std else mean
@@ -212,7 +218,11 @@ class BayesianLogisticRegression(ClassifierMixin, _Regression):
         return self._probabilities(X).mean(axis=0)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The likeliest class; with `return_std` also the posterior sd of its probability."""
+        """The likeliest class; with `return_std` also the posterior sd of its probability.
+
+        A class has no sd: this is that of the number in `predict_proba`, how well the data determine it, and not that
+        of a new observation as in `BayesianRidgeRegression` and `BayesianPoissonRegression`.
+        """
         found = self._probabilities(X)
         mean = found.mean(axis=0)
         best = mean.argmax(axis=1)

@@ -14,6 +14,7 @@ from langevin.bridges.sites import (
     Site,
     check_sites,
     data_plate,
+    free_name,
     free_shape,
     group_labels,
     is_sample,
@@ -76,13 +77,20 @@ class Traces:
         return cls(model, arguments, rows, labels, group_by, num_groups, plate, tuple(inner))
 
     def starts(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Zeros in unconstrained units for the parameters, and for the effects of one group."""
+        """Zeros in unconstrained units for the parameters, called what they are there, and for one group's effects."""
         sites = _outlined(lambda: self._sites(self._one(), {})[0])
-        zeros = {name: np.zeros(free_shape(site), np.float32) for name, site in sites.items() if is_sample(site, False)}
+        latent = {name: site for name, site in sites.items() if is_sample(site, observed=False)}
+        zeros = {name: np.zeros(free_shape(site), np.float32) for name, site in latent.items()}
         return (
-            {name: zero for name, zero in zeros.items() if name not in self.inner},
+            {free_name(latent[name]): zero for name, zero in zeros.items() if name not in self.inner},
             {name: zero for name, zero in zeros.items() if name in self.inner},
         )
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the sites that are sampled."""
+        sites = _outline(self.model, self.arguments)
+        return tuple(name for name, site in sites.items() if is_sample(site, False) and name not in self.inner)
 
     def log_prior(self, theta: PyTree) -> Any:
         """Of the parameters, in unconstrained units."""
@@ -198,24 +206,30 @@ class Traces:
         """Log density of the parameters; with all of the data where no datum is given."""
         traced = _traced(self.model, self.arguments, theta) if datum is None else self._sites(datum, theta)
         sites, log_dets = traced
-        return sum(jnp.sum(log_prob_of(sites[name])) + log_dets[name] for name in theta)
+        return sum(jnp.sum(log_prob_of(sites[name])) + log_det for name, log_det in log_dets.items())
 
 
 def _traced(
     model: Callable[..., Any], arguments: inspect.BoundArguments, values: PyTree
 ) -> tuple[dict[str, Site], dict[str, Any]]:
-    """Sites of one call with unconstrained values put in, and the logarithms of their Jacobians."""
+    """Sites of one call with unconstrained values put in, and the logarithms of their Jacobians.
+
+    Values go by the names of the sites, or by those that they have in unconstrained units.
+    """
     from numpyro import handlers
     from numpyro.distributions import biject_to
 
     log_dets: dict[str, Any] = {}
 
     def constrained(site: Site) -> Any:
-        if not is_sample(site, observed=False) or site["name"] not in values:
+        if not values or not is_sample(site, observed=False):
+            return None
+        key = site["name"] if site["name"] in values else free_name(site)
+        if key not in values:
             return None
         transform = biject_to(site["fn"].support)
         # NumPyro's transforms make arrays of the default precision, and write into them.
-        free = jnp.asarray(values[site["name"]], jnp.result_type(float))
+        free = jnp.asarray(values[key], jnp.result_type(float))
         value = transform(free)
         log_dets[site["name"]] = jnp.sum(transform.log_abs_det_jacobian(free, value))
         return value

@@ -22,6 +22,9 @@ MOST_ROWS, MOST_CURVES, MOST_PAIRED = 40, 12, 4
 _ONE_SIZE, _MOST_PANELS = 15.0, 4
 # Moments at which a running mean is worked out, and draws of a picture of pairs.
 _MOMENTS, _POINTS = 30, 600
+# Moments whose interval is longer than the last one by more than this factor know nothing yet, and are not shown: an
+# axis that has room for them would show little of the later ones.
+_MOST_LENGTH = 10.0
 # Standard normal numbers at whose probabilities a density is read off the quantiles.
 _GRID = np.linspace(-3.2, 3.2, 65)
 _BINS = 40
@@ -147,9 +150,8 @@ class Running:
     raw: Array
 
     def range(self, k: int) -> tuple[float, float]:
-        """Ends of an axis: early moments may know nothing yet, the picture is about the later three quarters."""
-        late = slice(len(self.time) // 4, None)
-        parts = np.concatenate([part[late, k] for part in (self.low, self.high, self.value, self.raw)])
+        """Ends of an axis that has room for everything."""
+        parts = np.concatenate([part[:, k] for part in (self.low, self.high, self.value, self.raw)])
         known = parts[np.isfinite(parts)]
         low, high = known.min(initial=np.inf), known.max(initial=-np.inf)
         if not low < high:
@@ -183,6 +185,10 @@ def running(result: "Result", names: Sequence[str] | None = None) -> Running:
         mean = best(part)["theta.mean"][where]
         found.append([mean.value, *mean.interval(), estimate(part, "raw")["theta.mean"].value[where]])
     value, low, high, raw = np.moveaxis(np.array(found), 1, 0)
+    # Until the first that is short enough, if the last has a length at all.
+    long = ~(high - low <= _MOST_LENGTH * (high - low)[-1]) & np.isfinite(high - low)[-1]
+    early = np.logical_and.accumulate(long, axis=0)
+    value, low, high, raw = (np.where(early, np.nan, part) for part in (value, low, high, raw))
     return Running([result.names[k] for k in at], time, value, low, high, raw)
 
 

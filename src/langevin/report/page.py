@@ -79,7 +79,7 @@ def _body(result: "Result", specs: dict[str, Any]) -> str:
         "and sds of the posterior. Differences are in posterior sds.</p>",
         html_table(sections.side_by_side(result)),
         "<h2>Error budget</h2>",
-        "<p>What could be wrong with the means and sds above, in posterior sds, over all parameters.</p>",
+        "<p>What could be wrong with the numbers above, in posterior sds, over all parameters.</p>",
         html_table(sections.budget(result)),
         "<h2>How it was computed</h2>",
         "".join(f"<p>{escape(text)}</p>" for text in explain(result).split("\n\n")),

@@ -93,7 +93,6 @@ def _running(result: "Result", names: Sequence[str] | None) -> Figure:
         axis.set_xticks(shown.marks, [f"{time:,.0f}" for time in shown.marks])
         axis.minorticks_off()
         axis.set_xlabel("time $T_m$ covered by a chain", fontsize=8)
-        # Early moments may know nothing yet: the picture is about the later ones.
         axis.set_ylim(*shown.range(k))
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
@@ -120,6 +119,7 @@ def _pairs(result: "Result", names: Sequence[str] | None) -> Figure:
                 axis.set_xlabel(_text(shown[column]), fontsize=9)
             if column == 0:
                 axis.set_ylabel(_text(shown[row + 1]), fontsize=9)
+    figure.suptitle("Draws of the posterior", fontsize=11)
     return figure
 
 
@@ -138,6 +138,7 @@ def _predictive(result: "Result", names: Sequence[str] | None) -> Figure:
         axis.plot([min(found.place), max(found.place)], [min(found.place), max(found.place)], color="#999999", lw=1)
     axis.set_xlabel(_text(found.what))
     axis.set_ylabel(found.share)
+    figure.suptitle("Predictive check: the data beside what the model draws", fontsize=11)
     figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 

@@ -1,16 +1,21 @@
 """What a report says, section by section, as words and tables of text."""
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from langevin.analysis.regimes import regime
+from langevin.analysis.value import decimals
+from langevin.sampling.accuracy import PUBLISHED, with_quantiles
+from langevin.sampling.travel import several
 from langevin.sampling.words import describe_gradient, verdict_lines
 
 if TYPE_CHECKING:
     from langevin.regression import Fit
     from langevin.regression.check import Check
+    from langevin.regression.model import Model
     from langevin.sampling.result import Result
 
 Rows = list[tuple[str, ...]]
@@ -54,27 +59,37 @@ def side_by_side(result: "Result") -> Rows:
         (anchor.theta, anchor.sd),
     )
     rows: Rows = [
-        ("", "raw mean", "corrected mean", "Laplace mean", "Laplace off by", "raw sd", "corrected sd", "Laplace sd",
-         "Laplace off by"),
+        ("", "raw mean", "corrected mean", "Laplace mean", "Laplace mean off by", "raw sd", "corrected sd",
+         "Laplace sd", "Laplace sd off by"),
     ]  # fmt: skip
     for k, name in enumerate(result.names[:_MOST_ROWS]):
-        means, sds = ([f"{way[part][k]:.5g}" for way in ways] for part in (0, 1))
+        # To a thousandth of an sd, or finer: that is what the differences show.
+        places = max(decimals(float(sd[k]), 4), 0)
+        means, sds = ([f"{way[part][k]:.{places}f}" for way in ways] for part in (0, 1))
         off = [f"{(ways[2][part][k] - ways[1][part][k]) / sd[k]:+.3f}" for part in (0, 1)]
         rows.append((name, *means, off[0], *sds, off[1]))
     return rows
 
 
 def budget(result: "Result") -> Rows:
-    """Contributions to the error of means and sds, in posterior sds: the median and the largest over parameters."""
-    scale = result.sd.value
-    rows: Rows = [("", "means, median", "means, largest", "sds, median", "sds, largest")]
-    both = (result.mean, result.sd)
-    rows.append(("Monte Carlo standard error", *_spread([one.stderr / scale for one in both])))
-    rows.append(("bias that is left, estimated", *_spread([np.abs(one.bias) / scale for one in both])))
+    """Contributions to the error of means, sds and quantiles in posterior sds: median and largest over parameters."""
+    scale, kinds = result.sd.value, {"means": result.mean, "sds": result.sd}
+    if _with_quantiles(result):
+        kinds["quantiles"] = result.quantiles(PUBLISHED)
+    every = kinds.values()
+    rows: Rows = [("", *(f"{kind}, {which}" for kind in kinds for which in ("median", "largest")))]
+    rows.append(("Monte Carlo standard error", *_spread([one.stderr / scale for one in every])))
+    rows.append(("bias that is left, estimated", *_spread([np.abs(one.bias) / scale for one in every])))
     if result.plan.quadrature is not None:
-        rows.append(("of it: quadrature over group effects", *_spread(list(result.plan.quadrature))))
-    rows.append(("half of a 95% interval", *_spread([0.5 * np.ptp(one.interval(), axis=0) / scale for one in both])))
+        of_moments = _spread(list(result.plan.quadrature))
+        rows.append(("of it: quadrature over group effects", *of_moments, *["?"] * (2 * len(kinds) - 4)))
+    rows.append(("half of a 95% interval", *_spread([0.5 * np.ptp(one.interval(), axis=0) / scale for one in every])))
     return rows
+
+
+def _with_quantiles(result: "Result") -> bool:
+    tuned = result.session.tuned
+    return with_quantiles(result.ledger, tuned is not None and several(tuned.modes))
 
 
 def _spread(parts: list[Any]) -> list[str]:
@@ -89,6 +104,7 @@ def course(result: "Result") -> Rows:
     """What was run, with what, at what cost."""
     plan, rules, ledger, session = result.plan, result.plan.rules, result.ledger, result.session
     unit = "passes over the data" if rules.num_data else "gradients"
+    counted = f"means, sds and quantiles from {PUBLISHED[0]:.1%} to {PUBLISHED[-1]:.1%}"
     rows: Rows = [
         ("data", f"N = {rules.num_data:,}" if rules.num_data else "none to subsample"),
         ("method", "minibatches" if result.method == "minibatch" else "exact, all the data in every step"),
@@ -98,8 +114,12 @@ def course(result: "Result") -> Rows:
             f"{result.passes:.3g} {unit} of sampling, {result.setup_passes:.3g} of set-up, {result.seconds:.3g} s",
         ),
         ("asked for", plan.budget.words()),
-        ("reached", f"{session.reached:.2g} posterior sds, the widest half of a 95% interval"),
-        ("schedule of steps", repr(ledger.schedule)),
+        (
+            "reached",
+            f"{session.reached:.2g} posterior sds, the widest half of a 95% interval of "
+            f"{counted if _with_quantiles(result) else 'means and sds'}",
+        ),
+        ("schedule of steps", _rounded(repr(ledger.schedule))),
         ("time", f"T_m = {float(result.mean.T_m):.4g} a chain"),
         (
             "B_m",
@@ -120,6 +140,11 @@ def course(result: "Result") -> Rows:
     return rows
 
 
+def _rounded(text: str) -> str:
+    """The text with four digits of every number that has a point."""
+    return re.sub(r"\d+\.\d+(e[-+]?\d+)?", lambda found: f"{float(found[0]):.4g}", text)
+
+
 def model(result: "Result") -> Rows | None:
     """Formula, family and priors of a fit."""
     fit = _fit(result)
@@ -128,6 +153,7 @@ def model(result: "Result") -> Rows | None:
     asked = fit.asked
     rows: Rows = [("formula", asked.formula), ("family", asked.family)]
     rows += [(f"prior of {name}", str(prior)) for name, prior in list(fit.model.priors.items())[:_MOST_ROWS]]
+    rows += further_priors(fit.model)
     rows += [
         (name, getattr(asked, name))
         for name in ("weights", "offset", "trials")
@@ -139,6 +165,24 @@ def model(result: "Result") -> Rows | None:
         rows.append(("rows left out", f"{fit.dropped:,}, with missing values"))
     if asked.source is not None:
         rows.append(("data", asked.source))
+    return rows
+
+
+def further_priors(model: "Model") -> Rows:
+    """Of what is no coefficient, as `lv.fit` says."""
+    design = model.design
+    known = {
+        "log sigma": ("sigma", f"exponential, mean {model.unit:.3g}"),
+        "log nu": ("nu", "gamma(2, 0.1)"),
+        "log phi": ("phi", "exponential, mean 1"),
+    }
+    rows: Rows = [(f"prior of {name}", law) for name, law in (known[more] for more in model.family.more)]
+    if model.family.name == "ordinal":
+        rows.append(("prior of the first cut and of log distances", "normal(0, 3)"))
+    for name, mean in zip(design.varying_names, np.atleast_1d(model.spreads), strict=True):
+        rows.append((f"prior of sd({name} | {design.group})", f"exponential, mean {mean:.3g}"))
+    if len(design.varying_names) > 1:
+        rows.append(("prior of partial correlations between effects", "uniform"))
     return rows
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from langevin.analysis.averages import estimate
-from langevin.analysis.marginals import quantiles
+from langevin.analysis.marginals import linear
 from langevin.analysis.value import Estimate, quieter
 from langevin.engine.ledger import Ledger
 
@@ -20,15 +20,23 @@ def best(ledger: Ledger) -> dict[str, Estimate]:
 def accuracy(ledger: Ledger, several_modes: bool) -> tuple[set[str], float]:
     """Statuses of the means and sds, and the widest half-width of 95% intervals in posterior sds.
 
-    Quantiles count but where there are `several_modes`: between two of them the least change of their shares moves one
-    from the one mode to the other.
+    The published quantiles count too, see `with_quantiles`.
     """
     found = best(ledger) if ledger.exact else estimate(ledger, "corrected")
     mean, sd = found["theta.mean"], found["theta.sd"]
     parts = [mean, sd]
-    # Those of an exact run come from kept draws, which more steps do not make more of once they are thinned.
-    whole = ledger.exact and ledger.draws is not None and len(ledger.draws.m) == ledger.num_steps
-    if not several_modes and (whole or any(column.marginals for column in ledger.columns.values())):
-        parts.append(quantiles(ledger, PUBLISHED))
+    if with_quantiles(ledger, several_modes):
+        # Without a look for gaps: more steps do not close one.
+        parts.append(linear(ledger, np.array(PUBLISHED)).found)
     halves = [np.max(0.5 * np.ptp(np.stack(part.interval()), axis=0) / sd.value) for part in parts]
     return {mean.status, sd.status}, float(np.max(halves))
+
+
+def with_quantiles(ledger: Ledger, several_modes: bool) -> bool:
+    """Whether a precision is about quantiles too.
+
+    Not where there are `several_modes`: between two of them the least change of their shares moves one from the one
+    mode to the other. Nor where an exact run has thinned its kept draws, which more steps do not make more of.
+    """
+    whole = ledger.exact and ledger.draws is not None and len(ledger.draws.m) == ledger.num_steps
+    return not several_modes and (whole or any(column.marginals for column in ledger.columns.values()))

@@ -62,7 +62,8 @@ def sample(
 
     passes:     sampling budget, datum visits over N (gradients, where data is None); set-up is reported beside it.
     time_limit: seconds for everything, compilation included.
-    precision:  every posterior mean and sd to within this many posterior sds, at 95%.
+    precision:  every posterior mean, sd and quantile from 2.5% to 97.5% to within this many posterior sds, at 95%
+                (means and sds alone where there are several modes, or an exact run has more steps than kept draws).
 
     `chains` is even, since they go in antithetic pairs, or 1. Ctrl-C while sampling returns what there is, marked as
     interrupted. `engine=lv.Processes()` or `lv.Ray()` spreads them over processes or machines, without any change in

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from langevin.analysis.statuses import worst
-from langevin.analysis.value import decimals
+from langevin.analysis.value import Estimate, decimals
 
 if TYPE_CHECKING:
     from langevin.sampling.result import Result
@@ -17,6 +17,9 @@ _MOST_ROWS = 40
 _SHOWN = {"2.5%": 0.025, "50%": 0.5, "97.5%": 0.975}
 # Digits of the posterior sd beyond which nobody reads, however small the error.
 _MOST_DIGITS = 4
+# A number that is not known to this part of the posterior sd tells nothing of the digits of others. The bar of a
+# quantile that may be in either of two modes is half their distance: as much as the sd of two points, at least.
+_HARDLY_KNOWN = 0.5
 
 
 def columns(result: "Result") -> dict[str, Any]:
@@ -45,8 +48,10 @@ def cells(result: "Result") -> list[tuple[str, ...]]:
     ]
     shown = [mean, sd, *(quantiles[row] for row in range(len(_SHOWN)))]
     for k, name in enumerate(result.names[:_MOST_ROWS]):
-        places = _places(float(sd.value[k]), [float(one.error[k]) for one in shown])
-        posterior = (f"{one.value[k]:.{places}f}" for one in shown)
+        places = _places(float(sd.value[k]), [float(one.error[k]) for one in shown if not _hardly(one, sd)[k]])
+        posterior = (
+            f"{one.value[k]:.{max(decimals(one.error[k], 2), 0) if _hardly(one, sd)[k] else places}f}" for one in shown
+        )
         errors = (f"{one.stderr[k]:.1e}" for one in (mean, sd))
         laplace = (f"{value[k]:.{places}f}" for value in (anchor.theta, anchor.sd))
         rows.append((name, *posterior, *errors, *laplace, str(statuses[k])))
@@ -57,6 +62,10 @@ def _places(sd: float, errors: list[float]) -> int:
     """Decimals of a row: to the second digit of its largest error, and no more digits of the sd than anybody reads."""
     known = [decimals(error, 2) for error in errors if np.isfinite(error) and error > 0]
     return max(min([decimals(sd, _MOST_DIGITS), *known]), 0)
+
+
+def _hardly(one: Estimate, sd: Estimate) -> np.ndarray:
+    return one.error > _HARDLY_KNOWN * sd.value
 
 
 def as_text(result: "Result") -> str:
@@ -76,9 +85,14 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> list[str]:
 
 
 def left_out(result: "Result") -> list[str]:
-    """A line about parameters that the table does not show."""
+    """Lines about what the table does not show: further parameters, and quantiles that are hardly known."""
     more = len(result.names) - _MOST_ROWS
-    return [f"... and {more:,} more parameters: see result.summary()"] if more > 0 else []
+    lines = [f"... and {more:,} more parameters: see result.summary()"] if more > 0 else []
+    found = result.quantiles(tuple(_SHOWN.values()))
+    for row, place in enumerate(_SHOWN):
+        for k in np.flatnonzero(_hardly(found[row], result.sd)[:_MOST_ROWS]):
+            lines.append(f"The {place} quantile of {result.names[k]} is known to +- {found.error[row, k]:.2g} only.")
+    return lines
 
 
 def as_html(result: "Result", notes: list[str]) -> str:
