@@ -15,8 +15,8 @@ class Budget:
     """Limits of a run; the first one reached ends it.
 
     passes: sampling budget in datum visits over N, the guard included (gradients, for a target without data).
-    time_limit: seconds for everything, set-up and compilation included. precision: every posterior mean and sd known to
-    within this many posterior sds at 95%.
+    time_limit: seconds for everything, set-up and compilation included. precision: every posterior mean, sd and
+    published quantile known to within this many posterior sds at 95%.
     """
 
     passes: float | None = None
