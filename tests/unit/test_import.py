@@ -1,11 +1,15 @@
 """`import langevin` stays quick: nothing heavy comes along, and the compiler option respects the user."""
 
+import ast
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+PACKAGE = Path(__file__).parents[2] / "src" / "langevin"
 
 REPORT = """
 import json, os, sys, time
@@ -56,3 +60,28 @@ def test_the_small_loop_option_respects_the_user(environment, expected, monkeypa
         monkeypatch.setenv(name, value)
     request_small_loops()
     assert os.environ.get("XLA_FLAGS", "") == expected
+
+
+def imported(path):
+    """Full names that a file of the package imports, wherever the statement stands."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("room", ["paper", "compare"])
+def test_only_the_command_line_looks_into_rooms_that_look_at_everything(room):
+    outside = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in (room, "cli")]
+    assert len(outside) > 100
+    looking = {
+        path.name for path in outside if any(f"{name}.".startswith(f"langevin.{room}.") for name in imported(path))
+    }
+    assert not looking
+
+
+def test_the_comparison_stands_on_neither_the_paper_nor_the_command_line():
+    names = {name for path in (PACKAGE / "compare").rglob("*.py") for name in imported(path)}
+    assert any(name.startswith("langevin.compare.") for name in names)
+    assert not [name for name in names if name.startswith(("langevin.paper", "langevin.cli", "langevin.report"))]

@@ -101,3 +101,41 @@ def paper(
     except ValueError as error:
         refuse(error)
     raise typer.Exit(command.run(chosen, size, seed, folder, Console()))
+
+
+@app.command()
+def compare(
+    targets: Annotated[list[str] | None, typer.Argument(metavar="TARGET", help="Posteriors; none means all.")] = None,
+    samplers: Annotated[str | None, typer.Option(help="Names with commas between them; all if not given.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.05, help="Of one core, for a replicate; default 1.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Some targets and samplers, five minutes.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder; langevin-compare/quick or /full if not given.")] = None,
+    page: Annotated[Path | None, typer.Option(help="A page with marks to put the tables between.")] = None,
+    at_once: Annotated[int, typer.Option(min=1, help="Cells worked on at a time, each on a core.")] = 2,
+    list_: Annotated[bool, typer.Option("--list", help="Say what can be named, and stop.")] = False,
+) -> None:
+    """Rank every sampler of the library, and peers', by error after a fixed time and by whether intervals hold.
+
+    Each sampler gets the same seconds of one core on each posterior, tuning included and compiling not, and is judged
+    by what is known to be true there. The whole table takes an hour on two cores. An interrupted call can be repeated:
+    it goes on from what was finished.
+    """
+    try:
+        from langevin.compare import command
+        from langevin.compare.samplers import SAMPLERS
+        from langevin.compare.targets import TARGETS
+
+        names = [] if samplers is None else [name.strip() for name in samplers.split(",")]
+        asked = command.check_names([] if targets is None else targets, TARGETS, "TARGET")
+        chosen = command.check_names(names, SAMPLERS, "--samplers")
+        if list_:
+            command.print_list(Console())
+            return
+        if quick:
+            asked = asked if targets else [name for name in asked if name in command.QUICK_TARGETS]
+            chosen = chosen if names else [name for name in chosen if name in command.QUICK_SAMPLERS]
+        folder = Path("langevin-compare", "quick" if quick else "full") if out is None else out
+        command.check_folder(folder)
+    except ValueError as error:
+        refuse(error)
+    raise typer.Exit(command.run(asked, chosen, command.size_of(quick, seconds), folder, at_once, Console(), page))

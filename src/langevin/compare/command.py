@@ -1,0 +1,107 @@
+"""The command `langevin compare`: checks what it is asked, shows how far it is, prints and writes the table."""
+
+import difflib
+from collections.abc import Collection, Sequence
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryFile
+from time import monotonic
+
+from rich.console import Console
+from rich.markup import escape
+
+from langevin.compare.page import print_table, write_page
+from langevin.compare.record import Record
+from langevin.compare.samplers import SAMPLERS
+from langevin.compare.table import read, why_not
+from langevin.compare.targets import TARGETS
+from langevin.compare.workshop import Cells, Size, cell_name
+
+# What --quick takes: three targets of different kinds, the best known of each kind of sampler.
+QUICK_TARGETS = ("logistic", "cancer", "counts")
+QUICK_SAMPLERS = (
+    "sample", "laplace", "sgld", "sgld-cv", "lm-cv2", "sgnht", "mala", "nuts", "svi", "blackjax-sgld", "blackjax-nuts",
+    "numpyro-nuts",
+)  # fmt: skip
+_PASSES = 100.0
+
+
+def size_of(quick: bool, seconds: float | None) -> Size:
+    """Budgets of the quick and of the full table, a second for each replicate unless told otherwise."""
+    each, replicates = 1.0 if seconds is None else seconds, 4 if quick else 8
+    # Compiling takes half a minute at worst; a sampler that misses its time ten times over is given up.
+    return Size(each, _PASSES, replicates, 120.0 + 10.0 * each * replicates)
+
+
+def check_names(asked: Sequence[str], known: Collection[str], what: str) -> list[str]:
+    """The names meant, in the order of the catalogue; all of them when none is given."""
+    for name in asked:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise ValueError(f"{what} must be among {', '.join(known)}, got {name!r}.{hint}")
+    return [name for name in known if name in asked or not asked]
+
+
+def check_folder(out: Path) -> None:
+    """Creates the output folder and makes sure that files can be written there, before an hour is spent."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=out) as file:
+            file.write(b"x")
+    except OSError as error:
+        raise ValueError(
+            f"--out must be a folder that can be written to, got {str(out)!r} ({error.strerror}). Choose another one."
+        ) from None
+
+
+def print_list(console: Console) -> None:
+    """Targets and samplers, with what is missing for each."""
+    console.print("[bold]Targets[/]")
+    for name, entry in TARGETS.items():
+        missing = f" [red](install {', '.join(entry.missing)})[/]" if entry.missing else ""
+        console.print(f"  [bold]{name:18s}[/] {escape(entry.title)}{missing}", highlight=False, soft_wrap=True)
+    console.print("[bold]Samplers[/]")
+    for name, one in SAMPLERS.items():
+        missing = f" [red]({escape(one.install)})[/]" if one.missing else ""
+        console.print(
+            f"  [bold]{name:18s}[/] {one.library}: {escape(one.how)}{missing}", highlight=False, soft_wrap=True
+        )
+
+
+def run(
+    targets: Sequence[str], samplers: Sequence[str], size: Size, out: Path, at_once: int, console: Console,
+    page: Path | None = None,
+) -> int:  # fmt: skip
+    """Works out what the record does not have, prints the table, writes page and picture; 0 if every cell answered."""
+    record = Record(out / "record.jsonl")
+    cells = [
+        (target, sampler)
+        for target in targets
+        for sampler in samplers
+        if not why_not(target, sampler) and not record.answered(cell_name(target, sampler, size))
+    ]
+    began = monotonic()
+    try:
+        with closing(Cells(size, at_once).work_through(cells, record)) as events:
+            for count, (target, sampler, found) in enumerate(events, 1):
+                word = found.get("failed", f"compiling {found.get('compiling', 0.0):.1f} s")
+                console.print(
+                    f"{monotonic() - began:6.0f} s  {count} of {len(cells)}  {target} {sampler}: {escape(word)}",
+                    highlight=False, soft_wrap=True,
+                )  # fmt: skip
+    except KeyboardInterrupt:
+        console.print(f"\nInterrupted. Finished cells are kept in {out}; the same command goes on from there.")
+        return 130
+    results = read(record, targets, samplers, size)
+    print_table(results, console)
+    write_page(out / "compare.md" if page is None else page, results)
+    if find_spec("matplotlib") is None:
+        console.print("No picture: pip install 'langevin[compare]' brings matplotlib.")
+    else:
+        from langevin.compare.picture import draw
+
+        draw(out / "compare.png", results)
+    console.print(f"\nEverything by target: {out / 'compare.md' if page is None else page}", soft_wrap=True)
+    return int(any(cell.words.startswith("failed") for cell in results.cells.values()))

@@ -1,0 +1,41 @@
+"""A contestant: a sampler with its settings, where it applies, and how it is set in one line."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from langevin.compare.found import Snapshots
+from langevin.compare.problem import Problem
+
+# (seed, seconds, visits) -> what was found at the visits and at the seconds
+Replicate = Callable[[int, float, float], Snapshots]
+# From a problem and the seconds of a run to what makes replicates; programs are compiled once for all seeds.
+Build = Callable[[Problem, float], Replicate]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A sampler by name. `refuses` says why it cannot be had on a problem, or None; `needs` are packages to import."""
+
+    name: str
+    library: str
+    how: str
+    build: Build
+    needs: tuple[str, ...] = ()
+    install: str = "pip install 'langevin[compare]'"
+    refuses: Callable[[Problem], str | None] = lambda problem: None
+
+    @property
+    def missing(self) -> list[str]:
+        """Packages that are not installed."""
+        return [package for package in self.needs if find_spec(package) is None]
+
+
+def without_prior(problem: Problem) -> str | None:
+    """For samplers that need a Gaussian prior."""
+    return None if problem.prior_sd is not None else "its prior is not Gaussian"
+
+
+def not_logistic(problem: Problem) -> str | None:
+    """For samplers that need a bound on how fast the likelihood of a datum changes."""
+    return None if problem.family == "logistic" else "no bound on the likelihood of a datum is known"

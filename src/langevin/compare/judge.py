@@ -1,0 +1,118 @@
+"""From snapshots to a verdict: relative errors with their Monte Carlo errors, coverage with its own. NumPy only."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+PARTS = ("mean", "sd", "points")
+# A snapshot that was taken this much beyond its limit is another budget's.
+MOST_BEYOND = 1.5
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number and its Monte Carlo standard error; `count` independent pieces went into it."""
+
+    value: float
+    error: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a cell at one budget.
+
+    `mse`: relative mean squared errors of means, sds and points, in posterior variances, averaged over parameters;
+    `moments` is that of means and sds together, by which samplers are ranked.
+    `coverage`: of nominal 95% intervals, of the parts for which there are any. `ok`: share of replicates that call
+    themselves so, None without any claim. `seconds` and `visits`: what was really spent, on average.
+    """
+
+    mse: Mapping[str, Measure]
+    coverage: Mapping[str, Measure]
+    ok: float | None
+    seconds: float
+    visits: float
+    replicates: int
+    failures: int
+
+
+def relative_mse(values: Floats, truth: Floats, sd: Floats) -> Measure:
+    """Mean over parameters and replicates (first axis) of ((value - truth)/sd)^2; the error is that over replicates."""
+    each = np.mean(((values - truth) / sd) ** 2, axis=tuple(range(1, values.ndim)))
+    error = float(each.std(ddof=1) / np.sqrt(len(each))) if len(each) > 1 else np.nan
+    return Measure(float(each.mean()), error, len(each))
+
+
+def coverage(lower: Floats, upper: Floats, truth: Floats) -> Measure | None:
+    """Share of intervals that hold the truth, of those that were given; None where there was none.
+
+    Intervals of one replicate depend on each other: the error is the spread of the shares of replicates, and at least
+    the binomial one with a trial for each interval, as Agresti and Coull have it, which is not zero where all hold.
+    """
+    given = np.isfinite(lower) & np.isfinite(upper)
+    if not given.any():
+        return None
+    held = given & (lower <= truth) & (truth <= upper)
+    axes = tuple(range(1, held.ndim))
+    some = given.any(axis=axes)
+    shares = held.sum(axis=axes)[some] / given.sum(axis=axes)[some]
+    value, trials = float(held.sum() / given.sum()), int(given.sum())
+    middle = (value * trials + 2.0) / (trials + 4.0)
+    binomial = float(np.sqrt(middle * (1.0 - middle) / (trials + 4.0)))
+    spread = float(shares.std(ddof=1) / np.sqrt(len(shares))) if len(shares) > 1 else 0.0
+    return Measure(value, max(spread, binomial), len(shares))
+
+
+def judge(
+    replicates: Sequence[Mapping[str, Any]], truth: Mapping[str, Floats], kind: str, limit: float
+) -> Verdict | None:
+    """The verdict on replicates, each {"seconds": snapshot, "visits": snapshot} or {"failed": words}, at one budget.
+
+    None where no replicate has a snapshot there, or where that of the visits was taken far beyond their `limit`.
+    """
+    failures = sum("failed" in one for one in replicates)
+    taken = [one[kind] for one in replicates if kind in one]
+    spent = [one[kind] for one in taken]
+    if not taken or (kind == "visits" and np.median(spent) > MOST_BEYOND * limit):
+        return None
+    sd = np.asarray(truth["sd"])
+    mse, covers = {}, {}
+    for part in PARTS:
+        values = np.array([one[part] for one in taken], np.float64)
+        mse[part] = relative_mse(values, np.asarray(truth[part]), sd)
+        intervals = [one[f"{part}_interval"] for one in taken if one[f"{part}_interval"] is not None]
+        if intervals:
+            ends = np.array(intervals, np.float64)
+            found = coverage(ends[:, 0], ends[:, 1], np.asarray(truth[part]))
+            if found is not None:
+                covers[part] = found
+    both = [np.array([one[part] for one in taken]) for part in ("mean", "sd")]
+    pair = np.concatenate(both, axis=1)
+    mse["moments"] = relative_mse(pair, np.concatenate([truth["mean"], truth["sd"]]), np.tile(sd, 2))
+    statuses = [one["status"] for one in taken]
+    claims = any(status != "no bars" for status in statuses)
+    return Verdict(
+        mse=mse,
+        coverage=covers,
+        ok=statuses.count("ok") / len(statuses) if claims else None,
+        seconds=float(np.mean([one["seconds"] for one in taken])),
+        visits=float(np.mean([one["visits"] for one in taken])),
+        replicates=len(taken),
+        failures=failures,
+    )
+
+
+def root(measure: Measure) -> Measure:
+    """The root of a mean square, its error by the delta method."""
+    value = float(np.sqrt(measure.value))
+    return Measure(value, measure.error / (2.0 * value) if value > 0.0 else measure.error, measure.count)
+
+
+def holds(measure: Measure, nominal: float = 0.95) -> bool:
+    """Whether a coverage is not below the nominal one by more than two of its errors."""
+    return measure.value + 2.0 * measure.error >= nominal

@@ -1,0 +1,204 @@
+"""The table in a terminal and as a Markdown page, every number with its Monte Carlo error."""
+
+import os
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from langevin.compare.judge import MOST_BEYOND, Measure, Verdict, holds, root
+from langevin.compare.samplers import SAMPLERS
+from langevin.compare.table import Cell, Results
+from langevin.compare.targets import TARGETS, problem
+
+PACKAGES = ("langevin", "jax", "blackjax", "numpyro", "optax", "torch", "posteriors", "arviz-stats")
+FIRST_MARK, LAST_MARK = "<!-- compare tables", "<!-- end of the tables"
+
+
+def number(measure: Measure) -> str:
+    """A root mean squared error with as many digits as its own error leaves: 0.0123 ± 0.0004."""
+    one = root(measure)
+    if not np.isfinite(one.error) or one.error <= 0.0:
+        return f"{one.value:.2g} (same every time)" if one.error == 0.0 else f"{one.value:.2g} (one replicate)"
+    digits = max(int(np.ceil(-np.log10(one.error))), 0)
+    return f"{one.value:.{digits}f} ± {one.error:.{digits}f}"
+
+
+def share(measure: Measure | None) -> str:
+    """A coverage in percent with its error, marked where the intervals do not hold."""
+    if measure is None:
+        return "none"
+    return f"{100 * measure.value:.0f} ± {100 * measure.error:.0f}{'' if holds(measure) else ' (!)'}"
+
+
+def short(cell: Cell, seconds: float) -> str:
+    """A cell of the overview; one that took half as many seconds again as it should says so."""
+    if cell.seconds is None:
+        return "failed" if cell.words.startswith("failed") else "-"
+    one = root(cell.seconds.mse["moments"])
+    covered = cell.seconds.coverage.get("mean")
+    mark = "no bars" if covered is None else f"{100 * covered.value:.0f}%{'' if holds(covered) else ' (!)'}"
+    late = f", {cell.seconds.seconds:.1f} s" if cell.seconds.seconds > MOST_BEYOND * seconds else ""
+    lost = ", some failed" if cell.seconds.failures else ""
+    error = "0" if one.error == 0.0 else f"{one.error:.0e}"
+    return f"{one.value:.1e} ± {error}, {mark}{late}{lost}"
+
+
+def print_table(results: Results, console: Console) -> None:
+    """Samplers by targets, best first; for a terminal."""
+    table = Table(title=_caption(results), title_justify="left", caption_justify="left", show_lines=False)
+    table.add_column("sampler", style="bold", no_wrap=True)
+    for target in results.targets:
+        table.add_column(target, overflow="fold")
+    for sampler in results.ranked():
+        cells = [results.cells[target, sampler] for target in results.targets]
+        table.add_row(sampler, *(f"[{_colour(cell)}]{escape(short(cell, results.size.seconds))}[/]" for cell in cells))
+    console.print(table)
+    for text in _reasons(results):
+        console.print(escape(text), highlight=False, soft_wrap=True)
+
+
+def _colour(cell: Cell) -> str:
+    if cell.seconds is None:
+        return "dim"
+    covered = cell.seconds.coverage.get("mean")
+    return "default" if covered is None else "green" if holds(covered) else "red"
+
+
+def _caption(results: Results) -> str:
+    size = results.size
+    return (
+        f"Root mean squared error of means and sds, in posterior sds, after {size.seconds:g} s of one core "
+        f"({size.replicates} replicates, ± one Monte Carlo error); coverage of the 95% intervals for means, (!) where "
+        f"it is too low"
+    )
+
+
+def _reasons(results: Results) -> list[str]:
+    """Why cells are empty or incomplete, once each."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for (target, sampler), cell in results.cells.items():
+        if cell.words:
+            found.setdefault((sampler, cell.words), []).append(target)
+    install = {f"needs {' and '.join(one.missing)}": one.install for one in SAMPLERS.values() if one.missing}
+    return [
+        f"{sampler} ({', '.join(targets)}): {words}{'. ' + install[words] if words in install else ''}"
+        for (sampler, words), targets in found.items()
+    ]
+
+
+def beaten(results: Results) -> list[str]:
+    """Targets on which others had less error than `sample`, by more than two Monte Carlo errors."""
+    said = []
+    for target in results.targets:
+        own = results.cells.get((target, "sample"), Cell()).error(results.size.seconds)
+        if own is None:
+            continue
+        better = []
+        for sampler in results.ranked():
+            one = results.cells[target, sampler].error(results.size.seconds)
+            if one is not None and own.value - one.value > 2.0 * np.hypot(own.error, one.error):
+                better.append(f"`{sampler}` ({own.value / one.value:.2g} times less)")
+        said.append(f"{target}: {', '.join(better) if better else 'none'}")
+    return said
+
+
+def markdown(results: Results) -> str:
+    """The tables as Markdown: the overview, then everything by target."""
+    ranked = results.ranked()
+    text = [
+        f"{_caption(results)}. The best on average comes first. Processor time, one core for each run, compiling left "
+        f"out. Versions: {_versions()}.",
+        "",
+        _row(["sampler", *results.targets]),
+        _row(["---"] * (1 + len(results.targets))),
+    ]
+    text += [
+        _row([f"`{s}`", *(short(results.cells[t, s], results.size.seconds) for t in results.targets)]) for s in ranked
+    ]
+    text += ["", *(f"- {reason}" for reason in _reasons(results)), ""]
+    if "sample" in results.samplers:
+        text += [
+            "Less error than `sample`, by more than two Monte Carlo errors:",
+            "",
+            *(f"- {s}" for s in beaten(results)),
+            "",
+        ]
+    for target in results.targets:
+        text += _of_target(target, results, ranked)
+    return "\n".join(text)
+
+
+def _of_target(target: str, results: Results, ranked: list[str]) -> list[str]:
+    entry = TARGETS[target]
+    if target not in results.references:
+        return [f"## {target}", "", f"{entry.title}. Not run: install {' and '.join(entry.missing)}.", ""]
+    truth, scored = results.references[target], []
+    for sampler in sorted(
+        ranked, key=lambda s: np.nan_to_num(results.cells[target, s].score(results.size.seconds), nan=np.inf)
+    ):
+        cell = results.cells[target, sampler]
+        if cell.seconds is not None:
+            scored.append(_details(sampler, cell, target))
+    head = ["sampler", "means", "sds", "95% points", "covered: means", "sds", "points", "ok", "s", "passes"]
+    head += [f"means after {results.size.passes:g} passes", "sds", "compiling, s"]
+    exact = truth.mean_error == truth.sd_error == truth.points_error == 0.0
+    errors = "exact" if exact else (
+        f"errors of means, sds and points at most {truth.mean_error:.0e}, {truth.sd_error:.0e} and "
+        f"{truth.points_error:.0e} sds"
+    )  # fmt: skip
+    return [
+        f"## {target}", "", f"{entry.title[0].upper()}{entry.title[1:]}. Truth: {truth.how}; {errors}.", "",
+        _row(head), _row(["---"] * len(head)), *scored, "",
+    ]  # fmt: skip
+
+
+def _details(sampler: str, cell: Cell, target: str) -> str:
+    one = cell.seconds
+    assert one is not None
+    passes = one.visits / problem(target).num_data
+    at_visits = [number(cell.visits.mse[part]) for part in ("mean", "sd")] if cell.visits is not None else ["-", "-"]
+    return _row(
+        [f"`{sampler}`", *(number(one.mse[part]) for part in ("mean", "sd", "points")),
+         *(share(one.coverage.get(part)) for part in ("mean", "sd", "points")), _claimed(one),
+         f"{one.seconds:.2f}", f"{passes:.3g}", *at_visits, f"{cell.compiling:.1f}"]
+    )  # fmt: skip
+
+
+def _claimed(one: Verdict) -> str:
+    return "no claim" if one.ok is None else f"{round(one.ok * one.replicates)} of {one.replicates}"
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _versions() -> str:
+    found = []
+    for package in PACKAGES:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            found.append(f"{package} not installed")
+    return ", ".join(found)
+
+
+def write_page(path: Path, results: Results) -> None:
+    """Writes a page of its own, or between the marks of a page that has them."""
+    text = markdown(results)
+    whole = "# Samplers compared\n\n" + _settings(results) + "\n" + text + "\n"
+    if path.exists() and FIRST_MARK in (page := path.read_text(encoding="utf-8")):
+        before, rest = page.split(FIRST_MARK, 1)
+        mark, rest = rest.split("\n", 1)
+        after = rest[rest.index(LAST_MARK) :]
+        whole = f"{before}{FIRST_MARK}{mark}\n\n{text}\n{after}"
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(whole, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _settings(results: Results) -> str:
+    return "".join(f"- `{name}` ({SAMPLERS[name].library}): {SAMPLERS[name].how}\n" for name in results.samplers)

@@ -1,0 +1,115 @@
+"""What is told its budget beforehand: `lv.sample`, `lv.svi`, and the Laplace approximation, which needs none."""
+
+from contextlib import suppress
+from functools import cache, partial
+from time import monotonic, process_time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import langevin as lv
+from langevin.compare.contestant import Build, Replicate
+from langevin.compare.found import Snapshots, gaussian, snapshot
+from langevin.compare.ours import told
+from langevin.compare.problem import Problem
+from langevin.data.source import as_source
+from langevin.precision import for_float32
+from langevin.target import Layout
+
+# Each call of `lv.svi` compiles anew, which is not to be timed: its parts are put together here.
+from langevin.variational import _fit, _lower
+
+# The defaults of `lv.svi`; steps of a first fit, before the pace is known, and of any; longer limits for `lv.sample`.
+_RATE, _SCALE = 0.05, 0.1
+_FIRST_STEPS, _FEWEST_STEPS = 4096, 32
+_LONGER, _LAST = (1.0, 2.0, 4.0), 8.0
+
+
+def sample(method: str) -> Build:
+    """`lv.sample`: one call for the visits, and one for the seconds, each from nothing and each timed by itself."""
+
+    def build(problem: Problem, seconds: float) -> Replicate:
+        known = {"set-up": 0.0, "wall": 1.0}
+
+        def called(kind: str, seed: int, limits: dict[str, Any]) -> Snapshots:
+            began, wall = process_time(), monotonic()
+            result: Any = lv.sample(
+                problem.target, problem.data, problem.theta_0, method=method, seed=seed, progress=False, **limits
+            )
+            # Numbers and bars are made when they are asked for: that is part of the call.
+            found = told(result.mean, result.sd, result.quantiles((0.025, 0.975)))
+            spent = process_time() - began
+            known["set-up"], known["wall"] = result.setup_passes, (monotonic() - wall) / spent
+            return {kind: snapshot(found, spent, (result.passes + result.setup_passes) * problem.num_data)}
+
+        def replicate(seed: int, seconds: float, visits: float) -> Snapshots:
+            passes = visits / problem.num_data - known["set-up"]
+            first = called("visits", seed, {"passes": passes}) if passes > 0.0 else {}
+            # Its limit is one of wall time: on a busy machine as much longer as the call before has waited.
+            limit = seconds * float(np.clip(known["wall"], 1.0, 4.0))
+            for longer in _LONGER:
+                # A limit that ends the set-up gives nothing: the first that gives an answer counts, and shows its time.
+                with suppress(lv.OutOfTime):
+                    return first | called("seconds", seed, {"time_limit": longer * limit})
+            return first | called("seconds", seed, {"time_limit": _LAST * limit})
+
+        return replicate
+
+    return build
+
+
+def laplace(problem: Problem, seconds: float) -> Replicate:
+    """The mode and the curvature there, whatever the budget."""
+
+    def replicate(seed: int, seconds: float, visits: float) -> Snapshots:
+        began = process_time()
+        anchor = lv.laplace(problem.target, problem.data, problem.theta_0)
+        one = snapshot(gaussian(np.asarray(anchor.theta, np.float64), anchor.sd), process_time() - began, anchor.cost)
+        return {"visits": one, "seconds": one} if anchor.cost <= visits else {"seconds": one}
+
+    return replicate
+
+
+def svi(family: Any) -> Build:
+    """The fit of `lv.svi`, compiled once for each number of steps: powers of two, the largest that fits."""
+
+    def build(problem: Problem, seconds: float) -> Replicate:
+        import optax
+
+        source, layout = as_source(problem.data), Layout.of(problem.theta_0)
+        data = jax.tree.map(jnp.asarray, source.aligned())
+        root = np.full(problem.dimension, np.log(_SCALE), np.float32)
+        start = (problem.theta_0, root if family == "mean_field" else np.diag(root))
+        pace = {"seconds a step": seconds / _FIRST_STEPS}
+
+        @cache
+        def compiled(steps: int) -> Any:
+            optimiser = optax.adam(optax.cosine_decay_schedule(_RATE, steps))
+            target = for_float32(problem.target)
+            fit = partial(_fit, target, layout, optimiser, problem.batch_size, source.num_data, steps)
+            made = jax.jit(fit)
+            jax.block_until_ready(made(start, data, jax.random.key(0)))
+            return made
+
+        def fitted(seed: int, most: float) -> dict[str, Any]:
+            steps = 2 ** int(np.log2(max(most, 2.0 * _FEWEST_STEPS)))
+            fit = compiled(steps)
+            began = process_time()
+            (mean, root), _ = fit(start, data, jax.random.key(seed))
+            lower = np.asarray(_lower(root), np.float64)
+            spent = process_time() - began
+            pace["seconds a step"] = spent / steps
+            sd = lower if lower.ndim == 1 else np.linalg.norm(lower, axis=1)
+            return snapshot(gaussian(np.asarray(mean, np.float64), sd), spent, steps * problem.batch_size)
+
+        def replicate(seed: int, seconds: float, visits: float) -> Snapshots:
+            return {
+                "visits": fitted(seed, visits / problem.batch_size),
+                "seconds": fitted(seed, seconds / pace["seconds a step"]),
+            }
+
+        return replicate
+
+    return build

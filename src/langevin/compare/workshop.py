@@ -1,0 +1,100 @@
+"""Works through cells, each in a process of its own with a limit of time, some at once, and tells what happens."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from langevin.compare.record import Record
+
+
+@dataclass(frozen=True)
+class Size:
+    """Budgets of a replicate, their number, and the wall seconds after which a cell is given up."""
+
+    seconds: float
+    passes: float
+    replicates: int
+    limit: float
+
+
+class Cells:
+    """The processes of a call; closing it ends those that are left."""
+
+    def __init__(self, size: Size, at_once: int) -> None:
+        self._size, self._at_once = size, at_once
+        self._cores: SimpleQueue[int] = SimpleQueue()
+        for core in range(at_once):
+            self._cores.put(core)
+        self._running: set[subprocess.Popen] = set()
+        self._ended = False
+
+    def work_through(self, cells: Sequence[tuple[str, str]], record: Record) -> Generator[tuple[str, str, Any]]:
+        """Yields (target, sampler, found) as they come, each in the record by then."""
+        with ThreadPoolExecutor(self._at_once) as pool:
+            waiting = {pool.submit(self._cell, *cell): cell for cell in cells}
+            try:
+                for done in as_completed(waiting):
+                    target, sampler = waiting[done]
+                    found = done.result()
+                    record.add(cell_name(target, sampler, self._size), found)
+                    yield target, sampler, found
+            finally:
+                # Interrupted: what was not begun is dropped, what runs is ended.
+                self._ended = True
+                for process in list(self._running):
+                    process.kill()
+                for one in waiting:
+                    one.cancel()
+
+    def _cell(self, target: str, sampler: str) -> Any:
+        core = self._cores.get()
+        try:
+            return self._worked(target, sampler, core)
+        finally:
+            self._cores.put(core)
+
+    def _worked(self, target: str, sampler: str, core: int) -> Any:
+        if self._ended:
+            return {"failed": "interrupted"}
+        with TemporaryDirectory() as folder:
+            answer = Path(folder, "answer.json")
+            asked = {
+                "target": target, "sampler": sampler, "seconds": self._size.seconds, "passes": self._size.passes,
+                "replicates": self._size.replicates, "answer": str(answer), "core": core,
+            }  # fmt: skip
+            command = [sys.executable, "-m", "langevin.compare.worker", json.dumps(asked)]
+            with subprocess.Popen(
+                command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            ) as process:
+                self._running.add(process)
+                try:
+                    said = process.communicate(timeout=self._size.limit)[1]
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    return {"failed": f"no answer within {self._size.limit:.0f} s"}
+                finally:
+                    self._running.discard(process)
+            if answer.exists():
+                return json.loads(answer.read_text(encoding="utf-8"))
+            last = said.strip().splitlines()[-1:] or ["no words"]
+            return {"failed": f"its process ended with exit code {process.returncode}: {last[0]}"[:160]}
+
+
+def environment() -> dict[str, str]:
+    """One thread for each library; no programs from the disk, so that compiling is the same for all."""
+    single = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
+    return {**os.environ, **single, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "LANGEVIN_NO_CACHE": "1"}
+
+
+def cell_name(target: str, sampler: str, size: Size) -> str:
+    """What the record calls a cell: all that its numbers depend on."""
+    return f"{target} {sampler} {size.seconds:g} s {size.passes:g} passes x {size.replicates}"

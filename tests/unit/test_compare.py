@@ -1,0 +1,310 @@
+"""`langevin compare`: judged by hand, sabotage is found out, every contestant runs, an interrupted record goes on."""
+
+import json
+import math
+import sys
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from rich.console import Console
+from scipy import integrate, stats
+from typer.testing import CliRunner
+
+import langevin as lv
+from langevin.cli import app
+from langevin.compare import command, workshop
+from langevin.compare.found import Found, measured
+from langevin.compare.judge import Measure, coverage, holds, judge, relative_mse, root
+from langevin.compare.ours import built
+from langevin.compare.page import FIRST_MARK, LAST_MARK, number, write_page
+from langevin.compare.problem import log_density
+from langevin.compare.record import Record
+from langevin.compare.reference import LEVELS, reference
+from langevin.compare.samplers import SAMPLERS
+from langevin.compare.settings import whitened
+from langevin.compare.steps import balanced, stein_discrepancies
+from langevin.compare.table import Cell, read
+from langevin.compare.targets import CAUCHY, TARGETS, WIDE, problem
+from langevin.compare.worker import work
+from langevin.compare.workshop import Cells, Size, cell_name
+
+SIZE = Size(seconds=0.05, passes=20.0, replicates=2, limit=300.0)
+TRUTH = {"mean": np.array([1.0, 0.0]), "sd": np.array([2.0, 1.0]), "points": np.array([[-3.0, -2.0], [5.0, 2.0]])}
+
+
+def snapshot(shift, half=None, status="ok", **spent):
+    """Means off by `shift` sds, all else right; an interval of half width `half` sds for the means."""
+    mean = TRUTH["mean"] + shift * TRUTH["sd"]
+    interval = None if half is None else (mean - half * TRUTH["sd"], mean + half * TRUTH["sd"])
+    one = {"mean": mean, "sd": TRUTH["sd"], "points": TRUTH["points"], "mean_interval": interval, "sd_interval": None}
+    return {**one, "points_interval": None, "status": status, "seconds": 1.0, "visits": 10.0, **spent}
+
+
+def test_errors_are_those_of_hand():
+    found = relative_mse(np.array([[3.0, 0.0], [1.0, 3.0]]), TRUTH["mean"], TRUTH["sd"])
+    # (1 + 0)/2 and (0 + 9)/2: their mean is 2.5, and the error sd/sqrt(2) = sqrt(8)/sqrt(2).
+    assert found == Measure(2.5, pytest.approx(2.0), 2)
+    assert root(Measure(4.0, 0.4, 2)) == Measure(2.0, pytest.approx(0.1), 2)
+
+
+def test_coverage_is_that_of_hand_and_knows_missing_intervals():
+    lower, upper = np.array([[0.0, np.nan], [0.0, 0.0], [2.0, 0.0]]), np.array([[2.0, 1.0], [2.0, 2.0], [3.0, 2.0]])
+    found = coverage(lower, upper, np.array([1.0, 1.0]))
+    # Shares of the three replicates are 1, 1 and 1/2; four of five intervals hold.
+    spread = np.std([1.0, 1.0, 0.5], ddof=1) / np.sqrt(3)
+    middle = 6.0 / 9.0
+    assert found == Measure(0.8, pytest.approx(max(spread, np.sqrt(middle * (1 - middle) / 9.0))), 3)
+    assert coverage(np.full((2, 1), np.nan), np.ones((2, 1)), np.zeros(1)) is None
+    assert holds(Measure(0.9, 0.03, 8)) and not holds(Measure(0.8, 0.03, 8))
+
+
+def test_a_verdict_counts_failures_claims_and_what_was_spent():
+    made = [
+        {"seconds": snapshot(0.1, 0.2)},
+        {"seconds": snapshot(-0.3, 0.2, "bias_dominates", seconds=3.0)},
+        {"failed": "x"},
+    ]
+    found = judge(made, TRUTH, "seconds", 1.0)
+    assert_allclose(found.mse["mean"].value, (0.01 + 0.09) / 2)
+    assert_allclose(found.mse["moments"].value, (0.01 + 0.09) / 4)
+    assert found.mse["sd"].value == found.mse["points"].value == 0.0
+    assert (found.coverage["mean"].value, set(found.coverage)) == (0.5, {"mean"})
+    assert (found.ok, found.seconds, found.replicates, found.failures) == (0.5, 2.0, 2, 1)
+    assert judge([{"seconds": snapshot(0.0, status="no bars")}], TRUTH, "seconds", 1.0).ok is None
+
+
+def test_visits_far_beyond_their_limit_are_another_budget():
+    made = [{"seconds": snapshot(0.0), "visits": snapshot(0.0, visits=20.0)}]
+    assert judge(made, TRUTH, "visits", 20.0) is not None
+    assert judge(made, TRUTH, "visits", 10.0) is None
+    assert judge([{"failed": "x"}], TRUTH, "seconds", 1.0) is None
+
+
+class Counting:
+    """A sampler that needs a fixed number of visits for each portion, and says how many it has made."""
+
+    def __init__(self):
+        self.visits = 0.0
+
+    def advance(self, seconds, visits):
+        self.visits += 10.0
+        return self.visits < 100.0
+
+    def look(self):
+        return Found(*(np.full(1, self.visits) for _ in range(3)))
+
+
+def test_snapshots_are_taken_where_limits_are_passed_and_where_work_ends():
+    found = measured(lambda seed: Counting(), 0, seconds=60.0, visits=25.0)
+    assert found["visits"]["visits"] == 30.0 and found["seconds"]["visits"] == 100.0
+    # A set-up that takes all the time still gives an answer.
+    assert measured(lambda seed: Counting(), 0, seconds=0.0, visits=1e9)["seconds"]["visits"] == 10.0
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Hot(lv.SGLD):
+    """Sabotage: noise sqrt(2 delta), which doubles the variance, with the theory of the honest kernel."""
+
+    def step(self, state, grad, eta, delta):
+        return super().step(state, grad, math.sqrt(2.0) * eta, delta)
+
+
+def test_a_sabotaged_sampler_ranks_worse_and_its_intervals_do_not_hold():
+    target = problem("gaussian")
+    truth = reference("gaussian")
+    known = {"mean": truth.mean, "sd": truth.sd, "points": truth.points}
+    found = {}
+    for kernel in (lv.SGLD(), Hot()):
+        replicate = built(whitened(kernel))(target, 0.1)
+        replicate(0, 0.1, 1e4)
+        found[type(kernel)] = judge([replicate(seed, 0.1, 1e4) for seed in range(1, 5)], known, "seconds", 0.1)
+    honest, hot = found[lv.SGLD], found[Hot]
+    # The sd is too large by sqrt(2) - 1, far more than the spread of a run that is a tenth of a second long.
+    assert honest.mse["moments"].value < 0.2 * hot.mse["moments"].value
+    assert not holds(hot.coverage["sd"]) and hot.coverage["sd"].value == 0.0
+    assert honest.coverage["sd"].value >= 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # peers warn of their own futures
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_contestant_gives_finite_estimates(name):
+    contestant = SAMPLERS[name]
+    if contestant.missing:
+        pytest.skip(f"{contestant.missing} not installed: {contestant.install}")
+    assert contestant.refuses(problem("logistic")) is None
+    found = work("logistic", name, seconds=0.1, passes=20.0, replicates=1)
+    assert "failed" not in found, found
+    (one,) = found["replicates"]
+    assert "failed" not in one, one
+    for part in ("mean", "sd", "points"):
+        assert np.all(np.isfinite(one["seconds"][part]))
+    assert one["seconds"]["visits"] > 0.0 and np.all(one["seconds"]["sd"] > 0.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "known"), [(["nothing"], "logistic"), (["--samplers", "sample,nuts2"], "Did you mean nuts?")]
+)
+def test_unknown_names_are_refused_in_one_line_with_the_known_ones(arguments, known):
+    found = CliRunner().invoke(app, ["compare", *arguments])
+    assert found.exit_code == 2
+    assert known in found.stderr and "Traceback" not in found.stderr
+    assert len(found.stderr.strip().splitlines()) == 1
+
+
+def test_the_list_names_all():
+    found = CliRunner().invoke(app, ["compare", "--list"])
+    assert found.exit_code == 0
+    assert all(name in found.stdout for name in (*TARGETS, *SAMPLERS))
+
+
+def test_a_record_goes_on_after_a_line_that_was_cut_off(tmp_path):
+    path = tmp_path / "record.jsonl"
+    record = Record(path, "v1")
+    record.add("one", {"failed": "x"})
+    with path.open("a") as file:
+        file.write('{"name": "two", "langevin": "v1", "fou')
+    again = Record(path, "v1")
+    assert "one" in again and "two" not in again
+    # A cell that failed is tried again by the next call.
+    assert not again.answered("one")
+    again.add("two", {"value": np.arange(2)})
+    assert Record(path, "v1")["two"] == {"value": [0, 1]} and again.answered("two")
+    assert "one" not in Record(path, "v2")
+
+
+def test_an_interrupted_comparison_does_not_repeat_what_it_has(tmp_path, monkeypatch):
+    target = problem("gaussian")
+    truth = reference("gaussian")
+    one = {
+        "mean": truth.mean,
+        "sd": truth.sd,
+        "points": truth.points,
+        "status": "no bars",
+        "seconds": 0.05,
+        "visits": 1.0,
+    }
+    one |= {f"{part}_interval": None for part in ("mean", "sd", "points")}
+    found = {"compiling": 0.1, "replicates": [{"seconds": one}, {"seconds": one}]}
+    Record(tmp_path / "record.jsonl").add(cell_name(target.name, "laplace", SIZE), found)
+    monkeypatch.setattr(workshop.subprocess, "Popen", lambda *a, **k: pytest.fail("worked again"))
+    console = Console(width=200, record=True)
+    assert command.run(["gaussian"], ["laplace"], SIZE, tmp_path, 1, console) == 0
+    text = (tmp_path / "compare.md").read_text()
+    assert "`laplace`" in text and "no claim" in text and (tmp_path / "compare.png").exists()
+
+
+def test_a_cell_that_hangs_or_crashes_is_named(tmp_path, monkeypatch):
+    hangs, crashes = tmp_path / "hangs", tmp_path / "crashes"
+    hangs.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(600)\n")
+    crashes.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('out of luck')\n")
+    for script, expected in ((hangs, "no answer within 1 s"), (crashes, "exit code 1: out of luck")):
+        script.chmod(0o755)
+        monkeypatch.setattr(workshop.sys, "executable", str(script))
+        record = Record(tmp_path / f"{script.name}.jsonl")
+        size = Size(0.05, 20.0, 2, limit=1.0 if script is hangs else 60.0)
+        ((target, sampler, found),) = Cells(size, 1).work_through([("gaussian", "laplace")], record)
+        assert (target, sampler) == ("gaussian", "laplace") and expected in found["failed"]
+        cell = read(record, ["gaussian"], ["laplace"], size).cells["gaussian", "laplace"]
+        assert cell.seconds is None and cell.words.startswith("failed")
+
+
+def test_the_page_is_written_between_its_marks(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n\n{FIRST_MARK}: by the command -->\nold\n{LAST_MARK} -->\n\nafter\n")
+    results = read(Record(tmp_path / "none.jsonl"), ["gaussian"], ["laplace"], SIZE)
+    for _ in range(2):
+        write_page(page, results)
+    text = page.read_text()
+    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
+    assert text.count("## gaussian") == 1 and "laplace (gaussian): not run" in text
+
+
+def test_a_cell_that_takes_longer_is_ranked_as_if_it_had_not():
+    cell = Cell(judge([{"seconds": snapshot(1.0, seconds=4.0, visits=1.0)}] * 2, TRUTH, "seconds", 1.0))
+    on_time, late = cell.error(4.0), cell.error(1.0)
+    assert on_time.value == pytest.approx(np.sqrt(0.5)) and late.value == pytest.approx(2.0 * np.sqrt(0.5))
+    assert np.isnan(Cell().score(1.0))
+
+
+def test_no_number_is_printed_without_its_error():
+    assert number(Measure(1e-4, 4e-6, 8)) == "0.0100 ± 0.0002"
+    assert "one replicate" in number(Measure(1e-4, float("nan"), 1))
+
+
+def test_closed_references_agree_with_integrals():
+    truth = reference("heavy")
+    for k, y in enumerate(CAUCHY.astype(np.float64)):
+
+        def density(t, y=y, power=0):
+            return t**power * np.exp(-0.5 * (t / WIDE) ** 2) / np.prod(1.0 + (y - t) ** 2)
+
+        total, first, second = (
+            integrate.quad(lambda t, p=p: density(t, power=p), -np.inf, np.inf, limit=500)[0] for p in range(3)
+        )
+        assert_allclose(truth.mean[k], first / total, atol=1e-6)
+        assert_allclose(truth.sd[k], np.sqrt(second / total - (first / total) ** 2), rtol=1e-5)
+        below = integrate.quad(density, -np.inf, truth.points[0, k], limit=500)[0] / total
+        assert_allclose(below, LEVELS[0], rtol=1e-3)
+    counts = reference("counts")
+    assert_allclose(counts.mean[0], stats.gamma(2.5, scale=1 / 20.5).expect(np.log), rtol=1e-6)
+
+
+def test_stored_references_are_of_this_data_and_much_sharper_than_what_they_judge():
+    for name, entry in TARGETS.items():
+        if entry.missing:
+            continue
+        truth = reference(name)
+        assert truth.mean.shape == truth.sd.shape == (problem(name).dimension,)
+        assert max(truth.mean_error, truth.sd_error, truth.points_error) < 1e-2
+    model = lv.models.Logistic.simulate(seed=1).truth()
+    assert_allclose(reference("logistic").mean, model.mean, rtol=1e-6)
+
+
+def test_the_stein_discrepancy_is_the_double_sum_of_its_definition():
+    one = problem("logistic")
+    points = np.random.default_rng(0).standard_normal((1, 4, 3)).astype(np.float32)
+    data = jax.tree.map(jnp.asarray, one.data)
+    unit = points[0].std(axis=0)
+    score = jax.vmap(lambda t: jax.grad(log_density(one))(t, data))(points[0]) * unit
+
+    def kernel(x, y):
+        return (1.0 + jnp.sum((x - y) ** 2) / 3) ** -0.5
+
+    total = 0.0
+    for x, s in zip(points[0] / unit, score, strict=True):
+        for y, t in zip(points[0] / unit, score, strict=True):
+            cross = jnp.trace(jax.jacfwd(jax.grad(kernel, 0), 1)(x, y))
+            slopes = s @ jax.grad(kernel, 1)(x, y) + t @ jax.grad(kernel, 0)(x, y)
+            total += float(kernel(x, y) * (s @ t) + slopes + cross)
+    assert_allclose(stein_discrepancies(one)(points, data)[0], total / 16, rtol=1e-4)
+
+
+def test_the_balanced_step_has_the_least_error_of_its_formula():
+    precision, noise, steps = np.diag([1.0, 4.0]), np.diag([3.0, 20.0]), 1e5
+    chosen = balanced(lv.SGLD(), precision, noise, steps)
+
+    def error(delta):
+        relative = np.diagonal(lv.SGLD().bias(precision, noise, delta)) * np.array([1.0, 4.0])
+        return np.mean(relative**2) + np.mean(4.0 / (np.array([1.0, 4.0]) * delta * steps))
+
+    assert error(chosen) <= min(error(chosen * 2**0.5), error(chosen / 2**0.5))
+    # To leading order the bias is k delta with k = (lambda + C)/4 on average, and the best step (s/(2 k^2))^(1/3).
+    assert 0.0 < chosen < 0.25
+
+
+def test_a_worker_says_why_it_could_not_begin(monkeypatch):
+    from langevin.compare import samplers
+
+    def build(one, seconds):
+        raise RuntimeError("no such luck\nand more")
+
+    broken = type(SAMPLERS["laplace"])("laplace", "ours", "", build)
+    monkeypatch.setitem(samplers.SAMPLERS, "laplace", broken)
+    found = work("gaussian", "laplace", 0.05, 20.0, 1)
+    assert json.loads(json.dumps(found)) == {"failed": "RuntimeError: no such luck"}
