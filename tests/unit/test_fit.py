@@ -235,10 +235,10 @@ def test_a_level_that_was_not_seen_is_refused_in_predictions():
 @pytest.mark.parametrize(
     ("new", "message"),
     [
-        ({"z": [1.0]}, "'x' is neither. Columns are 'z'"),
+        ({"z": [1.0]}, "got a table without 'x'. Columns are 'z'"),
         ({"x": [1.0, np.nan]}, "missing values in 'x'. Impute them, or leave these rows out"),
         ({"x": [1.0, 2.0, "many"]}, "'x' must hold numbers, got 'many' in row 2"),
-        ({"x": ["few", "many"]}, "numbers where there was text, or the other way round"),
+        ({"x": ["few", "many"]}, "got text in 'x', which held numbers then"),
     ],
 )
 def test_new_data_that_will_not_do_are_named(new, message):
@@ -296,7 +296,7 @@ def test_an_intercept_beyond_the_digits_of_float32_is_named_and_the_remedy_works
     y = 1e4 + 2.0 * TABLE.x + 0.1 * np.random.default_rng(5).standard_normal(N)
     with pytest.raises(ValueError, match=re.escape("Intercept must be known to fewer digits")) as error:
         lv.fit({"x": TABLE.x, "y": y}, "y ~ x", passes=20)
-    assert "offset=[1e+04, a row each]" in str(error.value)
+    assert "offset=[10000, a row each]" in str(error.value)
     found = lv.fit({"x": TABLE.x, "y": y}, "y ~ x", offset=np.full(N, 1e4), passes=20)
     design = np.stack([np.ones(N), TABLE.x], axis=1)
     exact = np.linalg.lstsq(design, y - 1e4)[0]
@@ -413,7 +413,7 @@ def test_the_command_says_what_is_wrong_in_one_line(content, call, said, tmp_pat
     assert refused.exit_code == 2 and said in refused.output
     assert refused.output.startswith("Error: ") and refused.output.count("\n") == 1
     shown = typer.CliRunner().invoke(app, ["fit", str(file), *call, "--debug"])
-    assert shown.exit_code == 1 and isinstance(shown.exception, ValueError)
+    assert shown.exit_code == 2 and "Traceback" in shown.output
 
 
 @pytest.mark.slow

@@ -225,3 +225,14 @@ def test_text_far_down_a_csv_file_is_not_a_missing_value(tmp_path, monkeypatch):
     question = Question(**{**vars(asked("y ~ x")), "missing": "drop"})
     with pytest.raises(ValueError, match=f"'x' must hold numbers.*got 'none' in row {N - 1}"):
         prepared(question, tmp_path / "t.csv")
+
+
+def test_rows_without_weight_are_left_out_whole_pieces_too(tmp_path):
+    weight = np.where((np.arange(N) < 256) | (np.arange(N) % 3 == 0), 0.0, 2.0)
+    table = TABLE.assign(w=weight)
+    pq.write_table(pa.Table.from_pandas(table), tmp_path / "t.parquet", row_group_size=128)
+    question = asked("y ~ x + (1 | town)", weights="w")
+    streaming, memory = (prepared(question, one) for one in (tmp_path / "t.parquet", table[weight > 0]))
+    assert_array_equal(streaming.data.sizes, memory.data.sizes)
+    assert_allclose(streaming.model.centre, memory.model.centre)
+    assert {k: str(v) for k, v in streaming.model.priors.items()} == {k: str(v) for k, v in memory.model.priors.items()}

@@ -1,7 +1,6 @@
 """Saved fits: they predict the same to the bit, go on with their data, and nothing in a file is ever run."""
 
 import json
-import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -76,7 +75,7 @@ def test_levels_and_transforms_survive(formula):
 
 def test_new_data_of_another_kind_are_refused():
     _, (again, *_) = through_a_file(question("y ~ colour"))
-    with pytest.raises(ValueError, match=re.escape("without 'colour[T.green]': numbers where there was text")):
+    with pytest.raises(ValueError, match="got numbers in 'colour', which held text then"):
         again.design.matrices(NEW.assign(colour=1.0))
 
 
@@ -200,4 +199,4 @@ def test_the_command_says_how_to_cite_and_shows_tracebacks_when_asked(folder):
     assert "langevin 0." in invoke("--version").output
     quiet, loud = (invoke("fit", folder / "table.csv", "y ~ z", *more) for more in ((), ("--debug",)))
     assert quiet.exit_code == 2 and "Traceback" not in quiet.output and quiet.output.count("\n") == 1
-    assert isinstance(loud.exception, ValueError) and loud.exit_code == 1
+    assert "Traceback" in loud.output and loud.exit_code == 2

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a fit: langevin fit ... --out RUN.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
+_TABLE = "A table: a .csv or .parquet file, a folder of them, or one that langevin import has made."
 # Rows of a table that a terminal shows.
 _SHOWN = 20
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="A table: .csv or .parquet.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help=_TABLE)],
     formula: Annotated[str, typer.Argument(metavar="FORMULA", help='Such as "y ~ x1 + C(x2) + (1 | town)".')],
     family: Annotated[
         str,
@@ -92,9 +93,11 @@ def resume(
 
 def predict(
     run: Run,
-    data: Annotated[Path, typer.Argument(metavar="NEWDATA", help="A table: .csv or .parquet.")],
+    data: Annotated[Path, typer.Argument(metavar="NEWDATA", help=_TABLE)],
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    draws: Annotated[int, typer.Option(help="Draws of the posterior behind each number.")] = 400,
+    draws: Annotated[
+        int | None, typer.Option(help="Of the posterior, behind each number; 4000, or 400 for very many rows.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     out: Annotated[Path | None, typer.Option(help="A .csv or .parquet file for all rows.")] = None,
     debug: Debug = False,
@@ -137,7 +140,11 @@ def report(
     with one_line(debug):
         found = _with_data(run, data)
         file = run / "report.html" if out is None else out
-        found.report(file)
+        try:
+            found.report(file)
+        except OSError as error:
+            reason = error.strerror if error.strerror else error
+            raise ValueError(f"--out must be a file that can be written, got {file}: {reason}. Try another.") from error
         print(f"Wrote {file}.")
     raise typer.Exit(0 if found.status == "ok" else 1)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from traceback import print_exc
 from typing import NoReturn
 
 import typer
@@ -11,7 +12,6 @@ from rich.console import Console
 _OPTIONS = {
     "missing='drop'": "--drop-missing",
     "checkpoint must": "--out must",
-    "theta_0 must have the structure of the saved run's theta": "--out must be new or of the same call, got a run with",
     "time_limit": "--time",
 }
 
@@ -36,5 +36,6 @@ def one_line(debug: bool) -> Iterator[None]:
         yield
     except (ValueError, ArithmeticError, OSError, ImportError, AnchorError, Diverged, OutOfTime) as error:
         if debug:
-            raise
+            print_exc()
+            raise typer.Exit(2) from None
         refuse(error)

@@ -57,6 +57,8 @@ def predictive_check(fit: "Fit", seed: int = 0) -> Check:
     further = {name: np.asarray(value)[:, None] for name, value in theta.items() if np.ndim(value) == 1}
     family = fit.model.family
     response = fit.model.design.response
+    if family.scaled and fit.asked.offset is not None:
+        response = f"{response} less its offset"
     if family.name == "binomial":
         y, further["trials"] = y[..., 0], y[..., 1]
     new = family.draw(rng, expected, further)

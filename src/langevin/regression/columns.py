@@ -36,10 +36,11 @@ def complete(
     used = list(dict.fromkeys([*used_columns(table.columns, formula), *more]))
     missing = table[used].isna()
     bad = missing.any(axis=1).to_numpy()
-    if not bad.any():
-        return plain(table, used), 0
-    if drop:
-        return plain(table[~bad], used), int(bad.sum())
+    if drop or not bad.any():
+        found = plain(table[~bad] if bad.any() else table, used)
+        # What stands in brackets may make numbers of them, as np.exp(-x) does.
+        _refuse_infinite(found, [*used_columns(table.columns, _outside_brackets(formula)), *more], where, first)
+        return found, int(bad.sum())
     column = next(name for name in used if missing[name].any())
     row = first + int(np.flatnonzero(missing[column].to_numpy())[0])
     many = "" if where else f"{int(bad.sum())} of {len(table)} rows with a missing value, first "
@@ -47,6 +48,26 @@ def complete(
         f"data must be complete, got {many or 'a missing value, '}{column!r} in row {row}{where}. Impute them, or "
         f"leave these rows out with missing='drop'."
     )
+
+
+def _outside_brackets(formula: str) -> str:
+    inner = re.sub(r"\([^()]*\)", " ", formula)
+    return inner if inner == formula else _outside_brackets(inner)
+
+
+def _refuse_infinite(table: Table, names: Sequence[Any], where: str, first: int) -> None:
+    for name in names:
+        values = table[name].to_numpy()
+        for k in np.flatnonzero(np.isinf(values))[:1] if values.dtype.kind == "f" else ():
+            raise ValueError(
+                f"{name!r} must hold finite numbers, got {values[k]} in row {first + table.index[k]}{where}. Mend or "
+                f"leave out such rows."
+            )
+
+
+def weighing(table: Table, weights: str | None) -> Table:
+    """The rows that have a weight: one of zero says nothing."""
+    return table if weights is None or not (table[weights] == 0).any() else table[table[weights] != 0]
 
 
 def plain(table: Table, names: Sequence[Any]) -> Table:

@@ -1,5 +1,6 @@
 """A regression as a posterior: target, data and start for `lv.sample`, from a design, a family and priors."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -69,26 +70,32 @@ class Model:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the parameters in the order of the table."""
-        own = self.design.names
+        own = [self.design.fixed.at(name) for name in self.design.names]
         if self.family.name == "categorical":
             own = [f"{name} [{level}]" for name in own for level in self.levels[1:]]
-        sampled = [f"{name} [{self.design.group} {one}]" for one in self.groups for name in self.design.varying_names]
+        sampled = [f"{name} [{self.design.group} {one}]" for one in self.groups for name in self._varying]
         return (*own, *self._further, *self._spreads, *self._correlations, *sampled)
 
     @property
     def _further(self) -> list[str]:
         if self.family.name == "ordinal":
             first, *rest = [f"{one} | {other}" for one, other in zip(self.levels, self.levels[1:], strict=False)]
-            return [f"cut {first}", *(f"log distance to {name}" for name in rest)]
+            where = self.design.fixed.at("Intercept").removeprefix("Intercept")
+            return [f"cut {first}{where}", *(f"log distance to {name}" for name in rest)]
         return list(self.family.more)
 
     @property
+    def _varying(self) -> list[str]:
+        varying = self.design.varying
+        return [] if varying is None else [varying.at(name) for name in varying.columns]
+
+    @property
     def _spreads(self) -> list[str]:
-        return [f"log sd({name} | {self.design.group})" for name in self.design.varying_names]
+        return [f"log sd({name} | {self.design.group})" for name in self._varying]
 
     @property
     def _correlations(self) -> list[str]:
-        names = self.design.varying_names
+        names = self._varying
         return [f"atanh cor({a}, {b} | {self.design.group})" for i, a in enumerate(names) for b in names[:i]]
 
     @property
@@ -235,11 +242,26 @@ def check_effects(design: Design, family: Family) -> None:
         raise ValueError(f"family {family.name!r} must come without groups, got a group term in the formula.")
 
 
-def check_columns(design: Design, seen: Summary) -> None:
-    """Raises on columns that say the same."""
+def check_numbers(design: Design, family: Family, seen: Summary) -> None:
+    """Raises on columns that say the same, and on a response that float32 cannot tell from its mean."""
+    level, sd = float(seen.y.mean), float(seen.y.sd)
+    if family.scaled and design.intercept is not None and abs(level) * 2.0**-23 > 1e-3 * sd:
+        raise unresolved(design.fixed.at("Intercept"), level, f"a sd of the response of {sd:.2g}", 10.0 * sd)
     same = seen.new < 1e-6
     if np.any(same):
         raise ValueError(
             f"formula must give columns that differ, but {design.names[int(np.argmax(same))]!r} is zero or a "
-            f"combination of the ones before it. Drop it."
+            f"combination of the ones before it. Drop it; in a product, take a constant off a column that is far from "
+            f"zero, as center(...) does."
         )
+
+
+def unresolved(name: str, value: float, known_to: str, left: float) -> ValueError:
+    """The error of a parameter with more digits than float32 has; less than `left` is left of it by the remedy."""
+    part = "" if name.startswith("Intercept") else f" times {name}"
+    known = round(value, -math.ceil(math.log10(left)))
+    return ValueError(
+        f"{name} must be known to fewer digits than float32 has, got {value:.6g} with {known_to}. Put the known part "
+        f"of it into the offset, offset=[{known:.15g}{part}, a row each]: {name} is then what it differs from "
+        f"{known:.15g} by."
+    )

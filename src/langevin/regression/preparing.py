@@ -5,26 +5,49 @@ from typing import Any
 import numpy as np
 
 from langevin.mixed.groups import groups
-from langevin.regression.columns import complete, occurring, used_columns
-from langevin.regression.design import as_table, design
+from langevin.regression.columns import GROUP_TERM, complete, occurring, used_columns, weighing
+from langevin.regression.design import design
 from langevin.regression.families import FAMILIES
 from langevin.regression.files import large_table
-from langevin.regression.model import Model, check_columns, check_effects, places
+from langevin.regression.model import Model, check_effects, check_numbers, places
 from langevin.regression.reading import Prepared, Question, Reader, check_response, column, levels_of, names_of_columns
 from langevin.regression.streamed import streamed
 from langevin.regression.summary import Summary
+from langevin.regression.tables import as_table
 
 
 def prepared(asked: Question, data: Any) -> Prepared:
     """The posterior of a regression of these data, or an error that names what will not do."""
+    if not isinstance(asked.formula, str):
+        raise ValueError(f'formula must be text, got {asked.formula!r}. Try "y ~ x1 + C(x2)".')
     if asked.family not in FAMILIES:
         raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {asked.family!r}.")
     if asked.missing not in ("refuse", "drop"):
         raise ValueError(f"missing must be 'refuse' or 'drop', got {asked.missing!r}.")
     if asked.groups not in ("integrate", "sample"):
         raise ValueError(f"groups must be 'integrate' or 'sample', got {asked.groups!r}.")
+    _refuse_idle(asked)
     large = large_table(data)
     return _in_memory(asked, data) if large is None else streamed(asked, large)
+
+
+def _refuse_idle(asked: Question) -> None:
+    """Raises on what the family needs and does not get, and on what would do nothing."""
+    family = asked.family
+    if family == "binomial" and asked.trials is None:
+        raise ValueError(
+            "trials must be given for family 'binomial', got None. Name their column, trials='n', or use "
+            "family='bernoulli' for single trials."
+        )
+    if family != "binomial" and asked.trials is not None:
+        raise ValueError(f"trials must be None for family {family!r}, which has none. Try family='binomial'.")
+    if asked.levels is not None and not (FAMILIES[family].levels or family == "bernoulli"):
+        raise ValueError(
+            f"levels must be None for family {family!r}, whose response is a number, got {list(asked.levels)!r}. Try "
+            f"family='categorical', 'ordinal' or 'bernoulli'."
+        )
+    if asked.groups == "sample" and not GROUP_TERM.search(asked.formula):
+        raise ValueError(f"groups='sample' needs groups, got {asked.formula!r}. Add a term such as (1 | town).")
 
 
 def _in_memory(asked: Question, data: Any) -> Prepared:
@@ -35,6 +58,9 @@ def _in_memory(asked: Question, data: Any) -> Prepared:
             table = table.assign(**{own: column(table, getattr(asked, name), name, np.nan, finite=False)})
     used = tuple(name for name in named.values() if name is not None)
     table, dropped = complete(table, asked.formula, used, asked.missing == "drop")
+    table = weighing(table, named["weights"])
+    if not len(table):
+        raise ValueError("data must hold at least one complete row with a weight above 0, got none.")
     table = occurring(table, used_columns(table.columns, asked.formula))
     # The cuts of an ordinal response are its intercepts.
     found = design(asked.formula, table, level=family.name != "ordinal")
@@ -45,7 +71,7 @@ def _in_memory(asked: Question, data: Any) -> Prepared:
     sampled = () if labels is None or asked.groups == "integrate" else tuple(np.unique(labels).tolist())
     codes = places(sampled, labels) if sampled and labels is not None else None
     seen = Summary.of(x, z, y, offset, codes, len(sampled))
-    check_columns(found, seen)
+    check_numbers(found, family, seen)
     model = Model.of(found, family, seen, levels, asked.priors, sampled)
     rows: Any = {**model.rows(x, z, offset), "y": answer, "weight": weight}
     if codes is not None:

@@ -73,18 +73,33 @@ class Reader:
         """The rows of a table; raises on what the family cannot be."""
         x, z = self.design.matrices(table)
         y = coded(table[self.design.response], self.family, self.design.response, self.levels)
+        offset = column(table, self.named["offset"], "offset", 0.0)
+        if self.family.scaled:
+            # What is known goes before the rest is rounded to seven digits.
+            y, offset = y - offset, np.zeros(len(y))
         answer = y
         if self.family.name == "binomial":
             total = column(table, self.named["trials"], "trials", 0.0)
-            if not np.all((total >= 1) & (total >= y) & (total == np.round(total))):
-                raise ValueError("trials must be whole numbers, at least 1 and at least the successes. Try trials='n'.")
+            self._check_trials(table, y, total)
             answer, y = np.stack([y, total], axis=1), y / total
         weight = column(table, self.named["weights"], "weights", 1.0).astype(np.float32)
         if np.any(weight < 0):
             raise ValueError(f"weights must be 0 or more, got {weight.min():g}. Leave rows out that do not count.")
         labels = None if self.design.group is None else group_labels(table[self.design.group])
         answer = answer.astype(np.int32 if self.family.levels else np.float32)
-        return Numbers(x, z, y, answer, column(table, self.named["offset"], "offset", 0.0), weight, labels)
+        return Numbers(x, z, y, answer, offset, weight, labels)
+
+    def _check_trials(self, table: Table, y: Floats, total: Floats) -> None:
+        for k in np.flatnonzero((total < 1) | (total != np.round(total)))[:1]:
+            raise ValueError(
+                f"trials must be whole numbers of at least 1, got {total[k]:g} in row {table.index[k]}. Leave out rows "
+                f"without trials."
+            )
+        for k in np.flatnonzero(y > total)[:1]:
+            raise ValueError(
+                f"{self.design.response!r} must hold successes, at most the trials, got {y[k]:g} of {total[k]:g} in "
+                f"row {table.index[k]}. Mend such rows, or see whether trials is the right column."
+            )
 
 
 def names_of_columns(asked: Question) -> dict[str, str | None]:
@@ -107,7 +122,10 @@ def column(table: Table, given: Any, name: str, default: float, finite: bool = T
         if given not in table.columns:
             raise ValueError(f"{name} must name a column of the data, got {given!r}.")
         given = table[given]
-    values = np.asarray(given, np.float64)
+    try:
+        values = np.asarray(given, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers, got others ({error}). Mend such rows.") from error
     if values.shape != (len(table),) or (finite and not np.isfinite(values).all()):
         raise ValueError(f"{name} must hold one finite number a row, {len(table)} in all, got shape {values.shape}.")
     return values
@@ -117,7 +135,8 @@ def levels_of(values: Any, family: Family, name: str, order: Sequence[Any] | Non
     """The levels of a response, none where it is a number."""
     array = np.asarray(values)
     text = array.dtype.kind not in "biuf"
-    if family.levels or (family.name == "bernoulli" and (text or order is not None)):
+    named = text or order is not None or hasattr(values, "cat")
+    if family.levels or (family.name == "bernoulli" and named):
         return _levels(values, array, family, name, order)
     if text:
         row = next((k for k, value in enumerate(array.tolist()) if not _is_number(value)), 0)
@@ -141,10 +160,7 @@ def coded(values: Any, family: Family, name: str, levels: tuple[Any, ...]) -> np
     if levels:
         place = {level: k for k, level in enumerate(levels)}
         return np.array([place[value] for value in array.tolist()], np.float64)
-    y = array.astype(np.float64)
-    if not np.isfinite(y).all():
-        raise ValueError(f"{name!r} must hold {family.rule} for family {family.name!r}, got NaN or infinity.")
-    return y
+    return array.astype(np.float64)
 
 
 def check_response(y: np.ndarray, family: Family, name: str, levels: tuple[Any, ...]) -> None:
@@ -154,13 +170,22 @@ def check_response(y: np.ndarray, family: Family, name: str, levels: tuple[Any, 
     values = np.unique(y)
     shown = ", ".join(f"{value:g}" for value in values[:4]) + (" and more" if len(values) > 4 else "")
     got = list(levels)[:4] if levels else shown
-    raise ValueError(f"{name!r} must hold {family.rule} for family {family.name!r}, got {got}.")
+    remedy = ""
+    if family.name == "bernoulli" and not levels and len(values) == 2:
+        remedy = (
+            f" Numbers must be 0 and 1; others are levels if you say so, levels=[{shown}], or as text or categories."
+        )
+    raise ValueError(f"{name!r} must hold {family.rule} for family {family.name!r}, got {got}.{remedy}")
 
 
 def _levels(values: Any, array: np.ndarray, family: Family, name: str, order: Sequence[Any] | None) -> tuple[Any, ...]:
     """The levels in the user's order, in that of a categorical column, or sorted."""
     seen, categories = np.unique(array).tolist(), getattr(values, "cat", None)
     if order is not None:
+        if array.dtype.kind in "biuf":
+            # A shell has words only.
+            words = {word: value for value in seen for word in (str(value), f"{value:g}")}
+            order = [words.get(one, one) if isinstance(one, str) else one for one in order]
         unknown = [value for value in seen if value not in list(order)]
         if unknown or len(set(order)) != len(order):
             raise ValueError(

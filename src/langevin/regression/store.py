@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +15,8 @@ from langevin.regression.priors import Prior, read
 from langevin.regression.reading import Question
 from langevin.sampling.session import Session
 from langevin.sampling.store import save
-from langevin.saving.journal import FIT
+from langevin.saving.folder import Folder
+from langevin.saving.journal import FIT, Journal
 
 # Arithmetic, comparisons and calls with plain arguments: what a formula that comes from a file may be made of.
 _PLAIN = (
@@ -88,6 +90,34 @@ def save_fit(session: Session, fitted: Fitted, asked: Question, path: Path) -> N
     save(session, path, {FIT: packed(fitted, asked)})
 
 
+def check_folder(path: str | PathLike | None, stored: Mapping[str, Any]) -> None:
+    """Raises where the folder of a checkpoint holds another fit than this one, as packed."""
+    if path is None or not Folder(Path(path)).taken:
+        return
+    journal, what = Journal.of(Folder(Path(path))), "a run of lv.sample"
+    if FIT in journal:
+        then = journal[FIT]
+        if _parts(then) == _parts(stored):
+            return
+        what = f"the fit of {then['asked']['formula']!r}, family {then['asked']['family']!r}"
+        if _parts(then)[:2] == _parts(stored)[:2]:
+            what += ", to data with other levels or columns"
+    raise ValueError(
+        f"checkpoint must be new or of the same call, got {path}, which holds {what}. Choose another folder."
+    )
+
+
+def _parts(stored: Mapping[str, Any]) -> list[Any]:
+    """What the parameters of a fit are."""
+    asked = stored["asked"]
+    return [
+        asked["formula"],
+        asked["family"],
+        *(stored[name] for name in ("levels", "groups")),
+        stored["fixed"]["columns"],
+    ]
+
+
 def _column(given: Any) -> Any:
     return given if given is None or isinstance(given, str) else np.asarray(given, np.float64)
 
@@ -106,7 +136,8 @@ def _packed_terms(terms: Terms) -> dict[str, Any]:
         for expression, (_, state) in terms.spec.encoder_state.items()
         if "categories" in state
     }
-    return {"columns": terms.columns, "transforms": _pairs(terms.spec.transform_state), "levels": _pairs(levels)}
+    states = {"transforms": terms.spec.transform_state, "levels": levels, "origins": terms.origins}
+    return {"columns": terms.columns, **{name: _pairs(state) for name, state in states.items()}}
 
 
 def _made_terms(written: Any, stored: Mapping[str, Any]) -> Terms:
@@ -119,7 +150,8 @@ def _made_terms(written: Any, stored: Mapping[str, Any]) -> Terms:
         for expression, found in _mapping(stored["levels"]).items()
     }
     spec = ModelSpec.from_spec(written, transform_state=_mapping(stored["transforms"]), encoder_state=levels)
-    return Terms(spec, stored["columns"])
+    # Fits of earlier versions have none.
+    return Terms(spec, stored["columns"], _mapping(stored["origins"]) if "origins" in stored else {})
 
 
 def _pairs(state: Any) -> Any:

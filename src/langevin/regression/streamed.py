@@ -21,11 +21,11 @@ from numpy.lib.format import open_memmap
 from langevin.data.files import FileSource, open_data
 from langevin.limits import checkpoint, set_up
 from langevin.mixed.groups import Groups
-from langevin.regression.columns import complete, used_columns
+from langevin.regression.columns import complete, used_columns, weighing
 from langevin.regression.design import design, learning, sides
 from langevin.regression.families import FAMILIES
 from langevin.regression.files import Frames, Piece
-from langevin.regression.model import Model, check_columns, check_effects, middle, places
+from langevin.regression.model import Model, check_effects, check_numbers, middle, places
 from langevin.regression.reading import (
     Prepared,
     Question,
@@ -107,7 +107,7 @@ class _Work:
         sampled = tuple(labels.tolist()) if found.group is not None and self.asked.groups == "sample" else ()
         store = _Store(self.frames.paths[0], self.counted, labels if found.group is not None and not sampled else None)
         seen = self._write(reader, centre, sampled, store)
-        check_columns(found, seen)
+        check_numbers(found, self.family, seen)
         model = Model.of(found, self.family, seen, levels, self.asked.priors, sampled, centre)
         named = self.named
         return Prepared(
@@ -123,7 +123,9 @@ class _Work:
 
     def _complete(self, piece: Piece) -> tuple[Table, int]:
         drop, where = self.asked.missing == "drop", f" of {piece.file}"
-        return complete(piece.frame, self.asked.formula, self._extra, drop, where, piece.first)
+        table, dropped = complete(piece.frame, self.asked.formula, self._extra, drop, where, piece.first)
+        table = weighing(table, self.named["weights"])
+        return table.set_axis(piece.first + table.index, axis=0), dropped
 
     def _count(self) -> None:
         """The first reading."""
@@ -145,7 +147,7 @@ class _Work:
                 kept /= 2.0
                 counted.sample = [self._thinned(part, rng) for part in counted.sample]
         if not counted.rows:
-            raise ValueError("data must hold at least one complete row, got none.")
+            raise ValueError("data must hold at least one complete row with a weight above 0, got none.")
 
     def _thinned(self, table: Table, rng: np.random.Generator) -> Table:
         first = np.zeros(len(table), bool)
@@ -192,6 +194,8 @@ class _Work:
         values: list[np.ndarray] = []
         few = self.family.levels or self.family.name == "bernoulli"
         for table, _ in self._pieces("writing the numbers of the regression"):
+            if not len(table):
+                continue
             x, z, y, answer, offset, weight, labels = reader.numbers(self._levelled(table))
             own = answer if answer.ndim == 1 else answer[:, 0]
             if few:
