@@ -51,6 +51,13 @@ def test_errors_are_those_of_hand():
     assert root(Measure(4.0, 0.4, 2)) == Measure(2.0, pytest.approx(0.1), 2)
 
 
+def test_an_estimate_that_is_no_number_is_a_failure():
+    broken = snapshot(0.0) | {"sd": np.array([np.nan, 1.0])}
+    found = judge([{"seconds": snapshot(1.0)}, {"seconds": broken}, {"failed": "x"}], TRUTH, "seconds", 1.0)
+    assert found.failures == 2 and found.replicates == 1 and np.isfinite(found.mse["sd"].value)
+    assert judge([{"seconds": broken}], TRUTH, "seconds", 1.0) is None
+
+
 def test_coverage_is_that_of_hand_and_knows_missing_intervals():
     lower, upper = np.array([[0.0, np.nan], [0.0, 0.0], [2.0, 0.0]]), np.array([[2.0, 1.0], [2.0, 2.0], [3.0, 2.0]])
     found = coverage(lower, upper, np.array([1.0, 1.0]))
@@ -142,9 +149,10 @@ def test_every_contestant_gives_finite_estimates(name):
     assert "failed" not in found, found
     (one,) = found["replicates"]
     assert "failed" not in one, one
-    for part in ("mean", "sd", "points"):
-        assert np.all(np.isfinite(one["seconds"][part]))
-    assert one["seconds"]["visits"] > 0.0 and np.all(one["seconds"]["sd"] > 0.0)
+    seen = one["seconds"]
+    assert np.all(np.isfinite(seen["mean"])) and np.all(np.isfinite(seen["points"])) and seen["visits"] > 0.0
+    # A tenth of a second may be too short for a corrected variance to be positive; but it is not called good then.
+    assert np.all(seen["sd"] > 0.0) or seen["status"] != "ok"
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,10 @@ def judge(
 
     None where no replicate has a snapshot there, or where that of the visits was taken far beyond their `limit`.
     """
-    failures = sum("failed" in one for one in replicates)
-    taken = [one[kind] for one in replicates if kind in one]
+    moments = [one[kind] for one in replicates if kind in one]
+    # An estimate that is no number, as the sd of a negative variance, is a failure.
+    taken = [one for one in moments if all(np.isfinite(np.asarray(one[part], np.float64)).all() for part in PARTS)]
+    failures = sum("failed" in one for one in replicates) + len(moments) - len(taken)
     spent = [one[kind] for one in taken]
     if not taken or (kind == "visits" and np.median(spent) > MOST_BEYOND * limit):
         return None
