@@ -3,7 +3,7 @@
 import numpy as np
 
 # Numbers that are looked at in one array: what rounding does to a column shows in any part of it.
-_MOST_NUMBERS = 2**16
+_MOST_NUMBERS, _FEWEST_ROWS = 2**12, 256
 # Rounding errors of this part of the spread, as if independent, add a millionth to a variance.
 _MOST_ROUNDING = 1e-3
 # Errors that all have one sign move a mean by this part of its own standard error.
@@ -35,7 +35,7 @@ class Rounding:
         flat = values.reshape(len(values), -1)
         if flat.size > _MOST_NUMBERS:
             # At random: rows may have a period.
-            most = -(-_MOST_NUMBERS // flat.shape[1])
+            most = max(-(-_MOST_NUMBERS // flat.shape[1]), _FEWEST_ROWS)
             flat = flat[np.sort(np.random.default_rng(0).integers(len(flat), size=most))]
         flat = flat.astype(np.float64)
         flat = flat[np.isfinite(flat).all(axis=1)]
