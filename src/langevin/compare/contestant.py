@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 from langevin.compare.found import Snapshots
 from langevin.compare.problem import Problem
@@ -29,6 +30,18 @@ class Contestant:
     def missing(self) -> list[str]:
         """Packages that are not installed."""
         return [package for package in self.needs if find_spec(package) is None]
+
+
+def by_pace(fitted: Callable[[int, float], dict[str, Any]], problem: Problem, pace: dict[str, float]) -> Replicate:
+    """Replicates of what must know its number of steps beforehand: for the visits, and for the seconds by its pace."""
+
+    def replicate(seed: int, seconds: float, visits: float) -> Snapshots:
+        return {
+            "visits": fitted(seed, visits / problem.batch_size),
+            "seconds": fitted(seed, seconds / pace["seconds a step"]),
+        }
+
+    return replicate
 
 
 def without_prior(problem: Problem) -> str | None:

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import langevin as lv
-from langevin.compare.contestant import Build, Replicate
-from langevin.compare.found import Found, Snapshots, from_draws, gaussian, measured, snapshot
+from langevin.compare.contestant import Build, Replicate, by_pace
+from langevin.compare.found import Found, from_draws, gaussian, measured, snapshot
 from langevin.compare.problem import Problem
 
 Array = Any
@@ -164,12 +164,6 @@ def guide(dense: bool) -> Build:
                 law = gaussian(found["theta_auto_loc"], found["theta_auto_scale"])
             return snapshot(law, spent, steps * problem.batch_size)
 
-        def replicate(seed: int, seconds: float, visits: float) -> Snapshots:
-            return {
-                "visits": fitted(seed, visits / problem.batch_size),
-                "seconds": fitted(seed, seconds / pace["seconds a step"]),
-            }
-
-        return replicate
+        return by_pace(fitted, problem, pace)
 
     return build

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import langevin as lv
-from langevin.compare.contestant import Build, Replicate
+from langevin.compare.contestant import Build, Replicate, by_pace
 from langevin.compare.found import Snapshots, gaussian, snapshot
 from langevin.compare.ours import told
 from langevin.compare.problem import Problem
@@ -104,12 +104,6 @@ def svi(family: Any) -> Build:
             sd = lower if lower.ndim == 1 else np.linalg.norm(lower, axis=1)
             return snapshot(gaussian(np.asarray(mean, np.float64), sd), spent, steps * problem.batch_size)
 
-        def replicate(seed: int, seconds: float, visits: float) -> Snapshots:
-            return {
-                "visits": fitted(seed, visits / problem.batch_size),
-                "seconds": fitted(seed, seconds / pace["seconds a step"]),
-            }
-
-        return replicate
+        return by_pace(fitted, problem, pace)
 
     return build

@@ -88,17 +88,6 @@ def standardised(columns: Floats) -> tuple[Singles, Singles]:
     return x, np.where(np.arange(x.shape[1]) == 0, 10.0, 2.5).astype(np.float32)
 
 
-def shifted(target: lv.Target, centre: Singles, root: Singles) -> lv.Target:
-    """The same posterior in units z, theta = centre + root z."""
-    at, turn = jnp.asarray(centre, jnp.float32), jnp.asarray(root, jnp.float32)
-    likelihood: Any = target.log_likelihood
-
-    def theta(z: Array) -> Array:
-        return at.astype(z.dtype) + turn.astype(z.dtype) @ z
-
-    return lv.Target(lambda z: target.log_prior(theta(z)), lambda z, datum: likelihood(theta(z), datum))
-
-
 def log_density(problem: Problem) -> Callable[[Array, Any], Array]:
     """log pi(theta) from all the data, up to a constant; data are an argument, so that no program holds them."""
     likelihood: Any = problem.target.log_likelihood

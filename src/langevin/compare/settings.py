@@ -7,7 +7,7 @@ import numpy as np
 
 import langevin as lv
 from langevin.compare.ours import Setting, Settle
-from langevin.compare.problem import Problem, shifted
+from langevin.compare.problem import Problem
 from langevin.compare.steps import MOST_ROWS, balanced, gradient_noise, scores
 
 _ADAPTING = 300
@@ -124,23 +124,18 @@ def accepted(kernel: Any) -> Settle:
     """An exact kernel in Laplace units; its step is adapted to its acceptance in 300 steps that are thrown away."""
 
     def settle(problem: Problem, anchor: lv.Anchor, seed: int, steps: float) -> Setting:
-        z_0, target = np.zeros(problem.dimension, np.float32), _whitened_target(problem, anchor)
-        schedule = lv.adapt_step(target, problem.data, z_0, kernel=kernel, num_steps=_ADAPTING, seed=seed)
         coordinates = lv.Preconditioned.by(anchor.covariance)
+        schedule = _adapted(problem, anchor, kernel, coordinates, seed)
         return Setting(kernel, schedule, anchor.cost, coordinates=coordinates, adapting_steps=_ADAPTING)
 
     return settle
 
 
-def _whitened_target(problem: Problem, anchor: lv.Anchor) -> lv.Target:
-    """Made once for a mode: the identity of its functions is what compiled code is found by."""
-    key = (problem.name, anchor.theta.tobytes())
-    if key not in _MADE:
-        _MADE[key] = shifted(problem.target, anchor.theta, anchor.root[0])
-    return _MADE[key]
-
-
-_MADE: dict[Any, lv.Target] = {}
+def _adapted(problem: Problem, anchor: lv.Anchor, kernel: Any, coordinates: lv.Coordinates, seed: int) -> lv.Constant:
+    return lv.adapt_step(
+        problem.target, problem.data, anchor.mode, kernel=kernel, coordinates=coordinates, num_steps=_ADAPTING,
+        seed=seed,
+    )  # fmt: skip
 
 
 def metric(problem: Problem, anchor: lv.Anchor, seed: int, steps: float) -> Setting:
@@ -153,13 +148,8 @@ def prior_units(kernel: Any) -> Settle:
 
     def settle(problem: Problem, anchor: lv.Anchor, seed: int, steps: float) -> Setting:
         assert problem.prior_sd is not None
-        key = (problem.name, "prior")
-        root = np.diag(problem.prior_sd)
-        if key not in _MADE:
-            _MADE[key] = shifted(problem.target, np.zeros(problem.dimension, np.float32), root)
-        z_0 = (anchor.theta / problem.prior_sd).astype(np.float32)
-        schedule = lv.adapt_step(_MADE[key], problem.data, z_0, kernel=kernel, num_steps=_ADAPTING, seed=seed)
-        coordinates = lv.Preconditioned.by(root @ root)
+        coordinates = lv.Preconditioned.by(problem.prior_sd**2)
+        schedule = _adapted(problem, anchor, kernel, coordinates, seed)
         return Setting(kernel, schedule, anchor.cost, coordinates=coordinates, adapting_steps=_ADAPTING)
 
     return settle
