@@ -7,7 +7,7 @@ PEERS := .venv-peers
 PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo paper paper-full test test-slow test-ray test-browser lint format bench peers docs dist clean
+.PHONY: help install demo paper paper-full test test-slow test-ray test-browser lint format bench compare peers docs dist clean
 
 help:
 	@echo "make demo       which flights arrive late? a regression of 325,724 flights, with page and pictures in build/demo"
@@ -19,6 +19,7 @@ help:
 	@echo "make lint       style, formatting and types"
 	@echo "make format     rewrite the files as 'make lint' wants them"
 	@echo "make bench      measure speed against other libraries"
+	@echo "make compare    rank every sampler here and those of three other libraries (an hour), into build/compare"
 	@echo "make docs       the documentation, into build/docs"
 	@echo "make dist       wheel and source archive, into dist, and a look whether the wheel works in an empty environment"
 	@echo "make peers      compare lv.fit with Bambi, PyMC and statsmodels, which get .venv-peers (half an hour)"
@@ -40,6 +41,11 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 $(VENV)/.installed-bench: $(VENV)/.installed
 	@echo "installing what the benchmarks compare with"
 	@$(PIP) -e '.[bench]'
+	@touch $@
+
+$(VENV)/.installed-compare: $(VENV)/.installed
+	@echo "installing the samplers of other libraries and the data to compare on"
+	@$(PIP) -e '.[compare]' torch==2.13.0 posteriors==0.1.3
 	@touch $@
 
 $(VENV)/.installed-ray: $(VENV)/.installed
@@ -109,6 +115,9 @@ format: $(VENV)/.installed
 
 bench: $(VENV)/.installed-bench
 	$(PY) -m benchmarks.speed
+
+compare: $(VENV)/.installed-compare
+	$(VENV)/bin/langevin compare --out build/compare
 
 # Nothing is fetched while it builds; a warning is an error.
 docs: $(VENV)/.installed-docs

@@ -131,6 +131,21 @@ def test_another_call_of_sample_compiles_nothing(compiled):
     assert compiled() == []
 
 
+def test_another_call_on_groups_compiles_nothing(compiled):
+    """The check of the quadrature has programs of its own."""
+    rng = np.random.default_rng(0)
+    y = (1.0 + rng.standard_normal((50, 1)) + rng.standard_normal((50, 4))).astype(np.float32)
+
+    def log_joint(theta, z, group):
+        return -0.5 * jnp.sum((group - theta[0] - jnp.exp(theta[1]) * z[0]) ** 2) - 0.5 * jnp.sum(z**2)
+
+    target = lv.Target(lambda t: -0.5 * jnp.sum(t**2), lv.marginal(log_joint, latent=1, nodes=3))
+    for seed in range(2):
+        compiled()
+        lv.sample(target, y, np.zeros(2), passes=10, seed=seed, method="minibatch", progress=False)
+    assert compiled() == []
+
+
 def test_the_pace_of_the_first_block_says_nothing():
     """It compiles. The next blocks grow by what they take themselves, and none is longer than its share of a second."""
     ledger_run = Run(

@@ -1,8 +1,8 @@
 """Samplers of the literature on a logistic regression, whose moments quadrature knows to nine digits.
 
 Steps are small enough for every bias to be a fraction of a bar, so that means and sds must be within their intervals at
-the level 1 - 1e-10: 4 values of 18 parts, and a factor of 10 for skewness and for degrees of freedom that are estimated,
-hence 7e-8 in all. The control of each is the same part on a likelihood of half the weight, as if N/n were halved: its
+the level 1 - 1e-10: 4 values of 18 parts, and a factor of 10 for skewness and for estimated degrees of freedom, hence
+7e-8 in all. The control of each is the same part on a likelihood of half the weight, as if N/n were halved: its
 sds are 41% too large, which is 10 bars or more. The kernels' own sabotaged twins are in the contract tests and in
 test_parts.py.
 """

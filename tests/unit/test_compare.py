@@ -196,7 +196,7 @@ def test_an_interrupted_comparison_does_not_repeat_what_it_has(tmp_path, monkeyp
     one |= {f"{part}_interval": None for part in ("mean", "sd", "points")}
     found = {"compiling": 0.1, "replicates": [{"seconds": one}, {"seconds": one}]}
     Record(tmp_path / "record.jsonl").add(cell_name(target.name, "laplace", SIZE), found)
-    monkeypatch.setattr(workshop.subprocess, "Popen", lambda *a, **k: pytest.fail("worked again"))
+    monkeypatch.setattr(workshop.Cells, "_worked", lambda *a: pytest.fail("worked again"))
     console = Console(width=200, record=True)
     assert command.run(["gaussian"], ["laplace"], SIZE, tmp_path, 1, console) == 0
     text = (tmp_path / "compare.md").read_text()

@@ -1,6 +1,8 @@
 """What is shipped: the lists of files that the build backend would put into wheel and source archive."""
 
 import ast
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,16 @@ def test_the_tests_of_the_source_archive_find_what_they_import():
     imported = {root for test in tests for root in roots(test)}
     own = {path.parent.name for path in ROOT.glob("*/*.py")}
     assert tests and imported & own <= folders
+
+
+def test_every_extra_that_is_named_can_be_installed():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    files = [path for folder in ("src", "docs", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.*")]
+    texts = [path.read_text() for path in (*files, ROOT / "README.md") if path.suffix in (".py", ".md")]
+    named = {
+        extra for text in texts for found in re.findall(r"langevin\[([a-z, ]+)\]", text) for extra in found.split(",")
+    }
+    assert {"compare", "files", "ray"} <= named <= set(extras)
 
 
 def roots(path):

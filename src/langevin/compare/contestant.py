@@ -52,3 +52,8 @@ def without_prior(problem: Problem) -> str | None:
 def not_logistic(problem: Problem) -> str | None:
     """For samplers that need a bound on how fast the likelihood of a datum changes."""
     return None if problem.family == "logistic" else "no bound on the likelihood of a datum is known"
+
+
+def few_rows(problem: Problem) -> str | None:
+    """For samplers that look at ten minibatches at a time."""
+    return None if 10 * problem.batch_size < problem.num_data else "ten minibatches are all its data"

@@ -45,7 +45,7 @@ def nuts(subsampled: bool) -> Build:
     def build(problem: Problem, seconds: float) -> Replicate:
         from numpyro.infer import HMCECS, NUTS
 
-        rows = min(10 * problem.batch_size, problem.num_data)
+        rows = 10 * problem.batch_size
 
         def begun(warmup: int, key: Array, theta: Array, data: Any) -> Any:
             if subsampled:

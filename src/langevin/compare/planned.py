@@ -21,17 +21,18 @@ from langevin.target import Layout
 # Each call of `lv.svi` compiles anew, which is not to be timed: its parts are put together here.
 from langevin.variational import _fit, _lower
 
-# The defaults of `lv.svi`; steps of a first fit, before the pace is known, and of any; longer limits for `lv.sample`.
+# The defaults of `lv.svi`; steps of a first fit, before the pace is known, and of any; longest limit of `lv.sample`
+# in budgets of seconds.
 _RATE, _SCALE = 0.05, 0.1
 _FIRST_STEPS, _FEWEST_STEPS = 4096, 32
-_LONGER, _LAST = (1.0, 2.0, 4.0), 8.0
+_LONGEST = 16.0
 
 
 def sample(method: str) -> Build:
     """`lv.sample`: one call for the visits, and one for the seconds, each from nothing and each timed by itself."""
 
     def build(problem: Problem, seconds: float) -> Replicate:
-        known = {"set-up": 0.0, "wall": 1.0}
+        known = {"set-up": 0.0, "wall": 1.0, "longer": 1.0}
 
         def called(kind: str, seed: int, limits: dict[str, Any]) -> Snapshots:
             began, wall = process_time(), monotonic()
@@ -49,11 +50,13 @@ def sample(method: str) -> Build:
             first = called("visits", seed, {"passes": passes}) if passes > 0.0 else {}
             # Its limit is one of wall time: on a busy machine as much longer as the call before has waited.
             limit = seconds * float(np.clip(known["wall"], 1.0, 4.0))
-            for longer in _LONGER:
+            while known["longer"] < _LONGEST:
                 # A limit that ends the set-up gives nothing: the first that gives an answer counts, and shows its time.
+                # Later replicates begin with it, as a user would who has seen the first one fail.
                 with suppress(lv.OutOfTime):
-                    return first | called("seconds", seed, {"time_limit": longer * limit})
-            return first | called("seconds", seed, {"time_limit": _LAST * limit})
+                    return first | called("seconds", seed, {"time_limit": known["longer"] * limit})
+                known["longer"] *= 2.0
+            return first | called("seconds", seed, {"time_limit": known["longer"] * limit})
 
         return replicate
 

@@ -3,7 +3,7 @@
 import langevin as lv
 from langevin.compare import peer_blackjax, peer_numpyro, peer_posteriors, planned
 from langevin.compare import settings as by
-from langevin.compare.contestant import Contestant, not_logistic, without_prior
+from langevin.compare.contestant import Contestant, few_rows, not_logistic, without_prior
 from langevin.compare.ours import built
 
 _OURS, _BLACKJAX, _NUMPYRO, _POSTERIORS = "langevin", "blackjax", "NumPyro", "posteriors"
@@ -110,6 +110,7 @@ _ALL = (
         f"ten minibatches of rows, Taylor proxy at the mode, {_WARM}",
         peer_numpyro.nuts(True),
         ("numpyro", "arviz_stats"),
+        refuses=few_rows,
     ),
     Contestant(
         "numpyro-normal",

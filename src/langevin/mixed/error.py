@@ -1,6 +1,6 @@
 """How far the quadrature moves the posterior: the same gradients with more nodes, on a sample of the groups."""
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -61,6 +61,8 @@ def quadrature_error(target: Target, source: DataSource | None, anchor: Anchor, 
     return np.hypot(num_data * both.mean(axis=1), spread)
 
 
+# The same object for the same marginal: the programs of a second call are found by it.
+@lru_cache(maxsize=8)
 def finer(coarse: Marginal) -> Marginal:
     """The same with more nodes: twice as many, or as many more as many dimensions allow."""
     more = {1: coarse.nodes + 1, 2: coarse.nodes + 1, 3: 4}.get(coarse.size, 2)
