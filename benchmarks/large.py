@@ -187,7 +187,7 @@ def steps(path, rounds, num_steps):
     print(f"file over array, median of {rounds} rounds: {wall:.2f} by the clock, {used:.2f} by the processor")
 
 
-def import_(folder, rows):
+def import_(folder, rows, rounds):
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
@@ -212,7 +212,8 @@ def import_(folder, rows):
         for path in (out, folder / "columns.importing", folder / "plain.npy"):
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
-    for _ in range(2):
+    ratios = []
+    for _ in range(rounds):
         clear()
         wall, used, _ = timed(PLAIN, source, folder / "plain.npy")
         print(f"reading the Parquet and writing the bytes plainly: {wall:6.1f} s {used:6.1f} cpu-s", flush=True)
@@ -222,6 +223,9 @@ def import_(folder, rows):
             f"langevin import:                                   {ours:6.1f} s {spent:6.1f} cpu-s, anonymous memory at "
             f"most {float(memory) / 1e9:.2f} GB; {ours / wall:.2f} and {spent / used:.2f} times as long", flush=True,
         )  # fmt: skip
+        ratios.append((ours / wall, spent / used))
+    wall, used = np.median(ratios, axis=0)
+    print(f"median of {rounds} rounds: {wall:.2f} times as long by the clock, {used:.2f} by the processor", flush=True)
     expected = lv.DataSource.of(out).fingerprint
     clear()
     process = subprocess.Popen([sys.executable, "-c", OURS, str(source), str(out)], stdout=subprocess.DEVNULL)
@@ -266,7 +270,7 @@ def main():
     asked.folder.mkdir(parents=True, exist_ok=True)
     print(f"{asked.what}: jax {jax.__version__}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True)
     if asked.what == "import":
-        return import_(asked.folder, int(asked.rows or 1e7))
+        return import_(asked.folder, int(asked.rows or 1e7), asked.rounds)
     rows = int(asked.rows or 7.5e7)
     path = asked.folder / f"logistic-{rows}.npy"
     generate(path, rows)
