@@ -18,7 +18,7 @@ PyTree = Any
 # Below this the data sit in the caches and a gather in the compiled loop is faster than a trip through the host.
 FROM_BYTES = 32 * 2**20
 # Bytes of gathered minibatches that one block may hold.
-BUFFER_BYTES = 16 * 2**20
+BUFFER_BYTES = 32 * 2**20
 # Filled by the host, read by the device, and waiting to be filled.
 _BUFFERS = 3
 

@@ -146,9 +146,8 @@ class Run:
 
     def _launch(self, count: int, last: int) -> tuple[int, int, list[Future]]:
         m, program = self.m, self.program
-        delta, omega = (
-            np.pad(s, ((0, 0), (0, program.capacity - count))) for s in self.books.steps.rounded(m + 1, m + count)
-        )
+        delta, omega = np.zeros((2, self.settings, program.capacity), np.float32)
+        delta[:, :count], omega[:, :count] = self.books.steps.rounded(m + 1, m + count)
         length = device_row_steps(m + 1)
         stride = self.books.draws.stride(m + 1) if program.kept else 1
         block = Block(
