@@ -206,8 +206,12 @@ class Setting:
         bias, beyond = np.zeros(value.shape), np.zeros(value.shape, dtype=bool)
         blind = False
         settled = value if strayed is None else value - strayed
+        reused = self.method == "corrected" and not self.ledger.iid and self.ledger.stays is None
         if self.method == "corrected":
             bias, beyond = extrapolate.corrected_bias(self.law, hessian, laplace, settled, spread)
+            if reused and self.law is not None and hessian is not None:
+                carried = self.law.reused(hessian)
+                bias, beyond = bias + carried, beyond | (np.abs(carried) > spread.stderr)
         elif self.method == "raw" and not self.ledger.exact:
             bias, beyond = extrapolate.raw_bias(self.law, hessian, laplace, line, settled, spread)
             # Without an anchor it depends on the steps whether a run can tell its bias from its fluctuations.
@@ -235,7 +239,7 @@ class Setting:
             settling=not self.ledger.coordinates.paired,
             inflation=None if self.law is None else self.law.inflation,
             noisy=self.ledger.noisy,
-            reused=self.method == "corrected" and not self.ledger.iid and self.ledger.stays is None,
+            reused=reused,
             relaxations=self.relaxations,
             stuck=self.stuck,
             negligible=np.False_ if unit is None else spread.stderr < NEGLIGIBLE * unit,

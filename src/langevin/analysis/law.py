@@ -23,12 +23,14 @@ _ROUNDS = 16
 class Law(NamedTuple):
     """The chain's law on the anchor's Gaussian model, per group of chains.
 
-    `excess` (groups, d, d): covariance beyond the posterior's. `growth`: the relative excess or lack of variance in
-    the worst direction, as far as it is significant; `inflation`: the factor of gradient noise alone on the sd there.
-    `shape`: the relative error of the chain's third cumulants. `relaxations`: relaxation times of one chain.
+    `excess` (groups, d, d): covariance beyond the posterior's, `noisy` the part of it that gradient noise makes.
+    `growth`: the relative excess or lack of variance in the worst direction, as far as it is significant; `inflation`:
+    the factor of gradient noise alone on the sd there. `shape`: the relative error of the chain's third cumulants.
+    `relaxations`: relaxation times of one chain.
     """
 
     excess: Array
+    noisy: Array
     growth: Array
     inflation: Array
     shape: float
@@ -39,6 +41,17 @@ class Law(NamedTuple):
         if not np.all(np.isfinite(self.excess)):
             return np.where(np.any(hessian != 0, axis=(1, 2)), np.inf, np.zeros((len(self.excess), 1)))
         return 0.5 * np.einsum("vij,gij->gv", hessian, self.excess)
+
+    def reused(self, hessian: Array) -> Array:
+        """-<Q, noisy>, the bias (groups, values) that shuffled passes leave to corrected averages.
+
+        A pass adds up to the exact gradient, so of K noises with covariance C two have the covariance -C/(K - 1), and
+        the state remembers the (K - 1)/2 or so of this pass: E[theta noise'] = -(delta/2) C/2. That is the bias of the
+        correction, which multiplies state and gradient, and the width that independent minibatches would add to SGLD,
+        with the other sign. Twice as much where the noise is proportional to theta - anchor, as under control variates:
+        the square of the state remembers it twice. The larger is taken.
+        """
+        return -np.einsum("vij,gij->gv", hessian, self.noisy)
 
 
 def _nodes(rows: Rows) -> tuple[Array, Array, Array]:
@@ -132,7 +145,7 @@ def _law(ledger: "Ledger", index: tuple[int, ...], rows: Rows, pool: bool) -> La
     if not np.all(np.isfinite(without)):
         # The steps do not contract: whatever the run shows, it is not the posterior.
         nothing = np.full(len(measured), np.inf)
-        return Law(np.full(measured.shape, np.inf), nothing, nothing, np.inf, relaxations)
+        return Law(np.full(measured.shape, np.inf), np.zeros(measured.shape), nothing, nothing, np.inf, relaxations)
     found = []
     for gradient in measured:
         noise = gradient - precision
@@ -140,7 +153,8 @@ def _law(ledger: "Ledger", index: tuple[int, ...], rows: Rows, pool: bool) -> La
             noise = 0.5 * (noise + gradient - precision - precision @ excess(noise) @ precision)
         whole = excess(noise)
         by_chance = 2.0 * np.sqrt(len(values) / independent) * growth(excess(gradient) - without)
-        found.append((whole, max(growth(whole) - by_chance, 0.0), np.sqrt(1.0 + growth(whole - without))))
+        noisy = whole - without
+        found.append((whole, noisy, max(growth(whole) - by_chance, 0.0), np.sqrt(1.0 + growth(noisy))))
     by_group = [np.array(part) for part in zip(*found, strict=True)]
     shape = float(np.dot(weight, [kernel.shape_error(precision, float(delta)) for delta in step]))
-    return Law(by_group[0], by_group[1], by_group[2], shape, relaxations)
+    return Law(by_group[0], by_group[1], by_group[2], by_group[3], shape, relaxations)

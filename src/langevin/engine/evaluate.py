@@ -76,7 +76,8 @@ def gradient(program: Program, parts: Parts, z: Array, memory: PyTree, here: Her
 
 def posterior(program: Program, parts: Parts) -> Posterior:
     """The posterior as gradients with a memory see it."""
-    return Posterior(program.target, program.layout, parts.data, program.num_data)
+    iid = program.subsample is None or program.subsample.iid
+    return Posterior(program.target, program.layout, parts.data, program.num_data, iid)
 
 
 def _base(program: Program, parts: Parts, z: Array, theta: Array) -> Array:

@@ -46,12 +46,17 @@ class AnchoredGradient(DatumGradient, Protocol):
 
 
 class Posterior(NamedTuple):
-    """The posterior as a `StatefulGradient` sees it: flat theta in, flat gradients out."""
+    """The posterior as a `StatefulGradient` sees it: flat theta in, flat gradients out.
+
+    `data` may hold rows beyond the first `num_data`: repeated ones, for subsamplers that read across the end. `iid`
+    says whether the rows of a step are drawn independently of those before.
+    """
 
     target: Target
     layout: Layout
     data: PyTree
     num_data: int
+    iid: bool = True
 
     def prior_grad(self, theta: Array) -> Array:
         """Gradient of the log prior."""
@@ -67,9 +72,10 @@ class Posterior(NamedTuple):
 
     def likelihood_grad(self, theta: Array) -> Array:
         """Gradient of the log likelihood of all the data. Cost: N datum visits."""
+        data = jax.tree.map(lambda leaf: leaf[: self.num_data], self.data)
 
         def total(t: Array) -> Array:
-            return jnp.sum(jax.vmap(self.target.log_likelihood, (None, 0))(self.layout.unravel(t), self.data))
+            return jnp.sum(jax.vmap(self.target.log_likelihood, (None, 0))(self.layout.unravel(t), data))
 
         return jax.grad(total)(theta)
 

@@ -26,8 +26,10 @@ class SAGA:
 
     for the data of the batch, with g_i the gradient of one log likelihood and t_i its value when datum i was last seen,
     at first at theta_0. Unbiased given the table. A datum that a minibatch holds twice counts twice in the estimate and
-    once in the sum. Cost: n datum visits, and N once, with the first step. Memory: N d numbers a chain: where the table
-    is too large, `ControlVariate` needs none.
+    once in the sum. Rows must be drawn independently of the steps before: in a shuffled pass (`Epochs`) those still to
+    come are the ones with the oldest entries, which are farther from g_i(theta) than the average of the table, and sds
+    come out too small; that is refused. Cost: n datum visits, and N once, with the first step. Memory: N d numbers a
+    chain: where the table is too large, `ControlVariate` needs none.
 
     Defazio, Bach and Lacoste-Julien, *SAGA: a fast incremental gradient method* (2014); for Langevin dynamics Dubey et
     al., *Variance reduction in stochastic gradient Langevin dynamics* (2016).
@@ -43,6 +45,12 @@ class SAGA:
 
     def remember(self, posterior: Posterior, theta: Array) -> Table:
         """The table at theta."""
+        if not posterior.iid:
+            raise ValueError(
+                "subsample must draw the rows of every step anew for SAGA(), got one that goes through the data in "
+                "passes or stays: the rows to come would be those with the oldest entries of the table, and the "
+                "estimate biased. Use lv.WithoutReplacement(n), or lv.ControlVariate(anchor) with shuffled passes."
+            )
         grads = posterior.datum_grads(theta, jnp.arange(posterior.num_data))
         return Table(grads, jnp.sum(grads, axis=0), jnp.int32(posterior.num_data))
 
