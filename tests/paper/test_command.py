@@ -14,6 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from langevin.cli import app
+from langevin.cli.checks import check_names
 from langevin.paper import command
 from langevin.paper.catalogue import GROUPS, NAMES, title
 from langevin.paper.lab import Lab, source_digest
@@ -64,8 +65,8 @@ def test_the_version_is_said_and_the_list_needs_no_plotting_library():
 
 
 def test_names_come_in_the_papers_order():
-    assert command.check_names(["clt", "fig2"]) == ["fig2", "clt"]
-    assert command.check_names([]) == list(NAMES)
+    assert check_names(["clt", "fig2"], NAMES, "NAME", "paper") == ["fig2", "clt"]
+    assert check_names([], NAMES, "NAME", "paper") == list(NAMES)
 
 
 def test_a_part_is_computed_once_and_anew_when_asked_differently_or_damaged(tmp_path):
@@ -124,11 +125,12 @@ SCRIPT = f"""
 import sys
 from pathlib import Path
 from rich.console import Console
+from langevin.cli.checks import check_folder
 from langevin.paper import command
 
 if __name__ == "__main__":
     out = Path(sys.argv[1])
-    command.check_folder(out)
+    check_folder(out, "parts")
     sys.exit(command.run(["{STUDY}"], "tiny", 0, out, Console(width=200)))
 """
 

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from langevin.cli import fits
+from langevin.cli.checks import check_folder, check_names
 from langevin.cli.refusing import refuse
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -87,17 +88,18 @@ def paper(
     """
     try:
         from langevin.paper import command
+        from langevin.paper.catalogue import NAMES
 
         if quick and full:
             raise ValueError("--quick and --full exclude each other, got both. Give one; --quick is the default.")
-        chosen = command.check_names([] if names is None else names)
+        chosen = check_names([] if names is None else names, NAMES, "NAME", "paper")
         if list_:
             command.print_list(Console())
             return
         command.check_extras()
         size = "full" if full else "quick"
         folder = Path("langevin-paper", size) if out is None else out
-        command.check_folder(folder)
+        check_folder(folder, "parts")
     except ValueError as error:
         refuse(error)
     raise typer.Exit(command.run(chosen, size, seed, folder, Console()))
@@ -126,8 +128,8 @@ def compare(
         from langevin.compare.targets import TARGETS
 
         names = [] if samplers is None else [name.strip() for name in samplers.split(",")]
-        asked = command.check_names([] if targets is None else targets, TARGETS, "TARGET")
-        chosen = command.check_names(names, SAMPLERS, "--samplers")
+        asked = check_names([] if targets is None else targets, TARGETS, "TARGET", "compare")
+        chosen = check_names(names, SAMPLERS, "--samplers", "compare")
         if list_:
             command.print_list(Console())
             return
@@ -135,7 +137,7 @@ def compare(
             asked = asked if targets else [name for name in asked if name in command.QUICK_TARGETS]
             chosen = chosen if names else [name for name in chosen if name in command.QUICK_SAMPLERS]
         folder = Path("langevin-compare", "quick" if quick else "full") if out is None else out
-        command.check_folder(folder)
+        check_folder(folder)
     except ValueError as error:
         refuse(error)
     raise typer.Exit(command.run(asked, chosen, command.size_of(quick, seconds), folder, at_once, Console(), page))

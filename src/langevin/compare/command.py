@@ -1,11 +1,9 @@
 """The command `langevin compare`: checks what it is asked, shows how far it is, prints and writes the table."""
 
-import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryFile
 from time import monotonic
 
 from rich.console import Console
@@ -32,28 +30,6 @@ def size_of(quick: bool, seconds: float | None) -> Size:
     each, replicates = 1.0 if seconds is None else seconds, 4 if quick else 8
     # Compiling takes half a minute at worst; a sampler that misses its time ten times over is given up.
     return Size(each, _PASSES, replicates, 120.0 + 10.0 * each * replicates)
-
-
-def check_names(asked: Sequence[str], known: Collection[str], what: str) -> list[str]:
-    """The names meant, in the order of the catalogue; all of them when none is given."""
-    for name in asked:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise ValueError(f"{what} must be among {', '.join(known)}, got {name!r}.{hint}")
-    return [name for name in known if name in asked or not asked]
-
-
-def check_folder(out: Path) -> None:
-    """Creates the output folder and makes sure that files can be written there, before an hour is spent."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=out) as file:
-            file.write(b"x")
-    except OSError as error:
-        raise ValueError(
-            f"--out must be a folder that can be written to, got {str(out)!r} ({error.strerror}). Choose another one."
-        ) from None
 
 
 def print_list(console: Console) -> None:

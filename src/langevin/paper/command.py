@@ -1,11 +1,9 @@
 """The command `langevin paper`: checks what it is asked, shows how far it is, prints the verdicts."""
 
-import difflib
 from collections.abc import Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryFile
 from time import monotonic, time
 
 from rich.console import Console
@@ -28,31 +26,6 @@ _COLOURS = {
 }
 
 
-def check_names(names: Sequence[str]) -> list[str]:
-    """The studies meant, in the paper's order; all of them when none is named."""
-    for name in names:
-        if name not in NAMES:
-            near = difflib.get_close_matches(name, NAMES, n=1)
-            hint = f"Did you mean {near[0]}?" if near else "`langevin paper --list` says what each one is."
-            raise ValueError(f"NAME must be one of {', '.join(NAMES)}, got {name!r}. {hint}")
-    return [name for name in NAMES if name in names or not names]
-
-
-def check_folder(out: Path) -> None:
-    """Creates the output folder and makes sure that files can be written there, before hours are spent."""
-    try:
-        (out / "parts").mkdir(parents=True, exist_ok=True)
-        for left in (out / "parts").glob("*.tmp"):
-            if time() - left.stat().st_mtime > _ABANDONED:
-                left.unlink()
-        with TemporaryFile(dir=out / "parts") as file:
-            file.write(b"x")
-    except OSError as error:
-        raise ValueError(
-            f"--out must be a folder that can be written to, got {str(out)!r} ({error.strerror}). Choose another one."
-        ) from None
-
-
 def check_extras() -> None:
     """Figures need matplotlib and figure 6 needs blackjax; say so before anything is computed."""
     missing = [package for package in ("matplotlib", "blackjax") if find_spec(package) is None]
@@ -70,6 +43,9 @@ def run(names: Sequence[str], size: str, seed: int, out: Path, console: Console)
     """Works out the studies, writes the page, prints the verdicts; 0 if every study ended and no claim was refused."""
     progress = _Progress(names, console)
     try:
+        for left in (out / "parts").glob("*.tmp"):
+            if time() - left.stat().st_mtime > _ABANDONED:
+                left.unlink()
         with progress, closing(work_through(names, size, seed, out)) as events:
             for event in events:
                 progress.tell(event)
