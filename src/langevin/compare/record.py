@@ -15,14 +15,14 @@ _READING_FILES = {"command.py", "judge.py", "page.py", "picture.py", "record.py"
 
 
 class Record:
-    """Cells by name, in a file to which they are appended; those of other versions do not count."""
+    """Cells by name. `path` is the file they are appended to, None for none; those of other versions do not count."""
 
-    def __init__(self, path: Path, version: str | None = None) -> None:
+    def __init__(self, path: Path | None, version: str | None = None) -> None:
         self.path = path
         self._version = source_digest() if version is None else version
         self._found: dict[str, Any] = {}
         self._lock = Lock()
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        for line in self._text().splitlines():
             # A line that was cut off in the middle is nothing; nor is the work of another version.
             try:
                 cell = json.loads(line)
@@ -41,15 +41,20 @@ class Record:
         """Whether a cell is there that did not fail as a whole: those that did are tried again."""
         return name in self and "failed" not in self[name]
 
-    def add(self, name: str, found: Any) -> None:
-        """Keeps a cell; from any thread."""
+    def add(self, name: str, found: Any) -> Any:
+        """Keeps a cell, from any thread; returns it as it would be read from the file."""
         line = json.dumps({"name": name, "langevin": self._version, "found": found}, default=plain)
         with self._lock:
-            text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
-            with self.path.open("a", encoding="utf-8") as file:
-                # After a line that was cut off.
-                file.write(("\n" if text and not text.endswith("\n") else "") + line + "\n")
+            if self.path is not None:
+                text = self._text()
+                with self.path.open("a", encoding="utf-8") as file:
+                    # After a line that was cut off.
+                    file.write(("\n" if text and not text.endswith("\n") else "") + line + "\n")
             self._found[name] = json.loads(line)["found"]
+        return self._found[name]
+
+    def _text(self) -> str:
+        return self.path.read_text(encoding="utf-8") if self.path is not None and self.path.exists() else ""
 
 
 def plain(value: Any) -> Any:
