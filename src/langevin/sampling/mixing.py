@@ -1,5 +1,6 @@
 """Whether the chains of an exact run have met: split R-hat, divergences, and travel between known modes."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -94,64 +95,50 @@ def largest_share(ledger: "Ledger") -> float:
     return share if share > _MUCH_LARGER * 2.0 * np.log(len(flat)) / len(flat) else 0.0
 
 
-def after_exact(ledger: "Ledger", survey: Survey, modes: Modes | None, moments: float) -> tuple[Trouble, ...]:
+def after_exact(ledger: "Ledger", survey: Survey, modes: Modes | None, moments: float) -> Iterator[Trouble]:
     """What an exact run has shown against itself.
 
     `modes` are those that its chains should have travelled between, `moments` is how many of them the posterior has.
     """
-    found = []
     worst, broken = float(np.max(r_hat(ledger))), divergences(ledger)
     apart = None if modes is None else _apart(ledger, modes)
     if apart is not None:
-        found.append(
-            Trouble(
-                "several_modes",
-                f"{survey.elsewhere} of {survey.num_starts} starts, spread {reach(survey)} posterior sds about the "
-                f"mode at {point(survey.home)}, climbed to another mode, e.g. {point(survey.modes[0])}, and {apart}. "
-                f"Reparametrise, give a prior that decides between them, or run for much longer.",
-            )
+        yield Trouble(
+            "several_modes",
+            f"{survey.elsewhere} of {survey.num_starts} starts, spread {reach(survey)} posterior sds about the "
+            f"mode at {point(survey.home)}, climbed to another mode, e.g. {point(survey.modes[0])}, and {apart}. "
+            f"Reparametrise, give a prior that decides between them, or run for much longer.",
         )
     elif not worst <= MOST_R_HAT:
-        found.append(
-            Trouble(
-                "not_mixed",
-                f"the halves of the chains disagree (split R-hat {worst:.2f}, and {MOST_R_HAT} is the most that is "
-                f"accepted): they have not met. Reparametrise (non-centred, log scale), use stronger priors, or run "
-                f"for much longer.",
-            )
+        yield Trouble(
+            "not_mixed",
+            f"the halves of the chains disagree (split R-hat {worst:.2f}, and {MOST_R_HAT} is the most that is "
+            f"accepted): they have not met. Reparametrise (non-centred, log scale), use stronger priors, or run "
+            f"for much longer.",
         )
     if cut(ledger):
-        found.append(
-            Trouble(
-                "hard_bound",
-                f"the gradient does not average to zero: the density ends before it vanishes, at a bound that "
-                f"gradients cannot see. {BY_WORD['hard_bound'].remedy}",
-            )
+        yield Trouble(
+            "hard_bound",
+            f"the gradient does not average to zero: the density ends before it vanishes, at a bound that "
+            f"gradients cannot see. {BY_WORD['hard_bound'].remedy}",
         )
     share = largest_share(ledger)
     if moments < FEWEST_MOMENTS:
-        found.append(
-            Trouble(
-                "heavy_tails",
-                f"far out the density falls like a power of the distance, so slowly that only moments below "
-                f"{moments:.2g} exist, and an sd with its bar needs {FEWEST_MOMENTS:.0f}. Look at quantiles instead, "
-                f"or use a prior with lighter tails.",
-            )
+        yield Trouble(
+            "heavy_tails",
+            f"far out the density falls like a power of the distance, so slowly that only moments below "
+            f"{moments:.2g} exist, and an sd with its bar needs {FEWEST_MOMENTS:.0f}. Look at quantiles instead, "
+            f"or use a prior with lighter tails.",
         )
     elif share > _MOST_OF_A_VARIANCE:
-        found.append(
-            Trouble(
-                "heavy_tails",
-                f"a single draw makes up {share:.0%} of a variance: the tails are so heavy that the next such draw, or "
-                f"the lack of one, moves it by more than its bar says. Look at quantiles instead, or reparametrise.",
-            )
+        yield Trouble(
+            "heavy_tails",
+            f"a single draw makes up {share:.0%} of a variance: the tails are so heavy that the next such draw, or "
+            f"the lack of one, moves it by more than its bar says. Look at quantiles instead, or reparametrise.",
         )
     if broken > max(_MOST_BROKEN, _FEW_BROKEN / _steps(ledger)):
-        found.append(
-            Trouble(
-                "divergences",
-                f"{broken:.2%} of the paths broke off where the density bends too sharply, and what lies behind is not "
-                f"seen. Reparametrise (non-centred, log scale), or use stronger priors.",
-            )
+        yield Trouble(
+            "divergences",
+            f"{broken:.2%} of the paths broke off where the density bends too sharply, and what lies behind is not "
+            f"seen. Reparametrise (non-centred, log scale), or use stronger priors.",
         )
-    return tuple(found)

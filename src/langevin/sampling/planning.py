@@ -89,7 +89,7 @@ class Plan:
     @cached_property
     def troubles(self) -> tuple[Trouble, ...]:
         """What stands against a trustworthy answer already, each with its status and a remedy."""
-        return before(self.anchor, self.pilot, self.survey, self.rules, self.num_steps)
+        return tuple(before(self.anchor, self.pilot, self.survey, self.rules, self.num_steps))
 
     @property
     def expected_mean_error(self) -> np.ndarray:

@@ -109,18 +109,18 @@ class Result:
     @cached_property
     def troubles(self) -> tuple[Trouble, ...]:
         """What stands against trusting the numbers, each with its status and a remedy; empty for a clean run."""
-        known: tuple[Trouble, ...] = ()
+        known: list[Trouble] = []
         survey, rules = self.plan.survey, self.plan.rules
         if self.session.tuned is not None:
             found = after_exact(self.ledger, survey, self.session.tuned.modes, self.session.tuned.moments)
         else:
-            known = tuple(trouble for trouble in self.plan.troubles if trouble.status != "too_few_batches")
+            known = [trouble for trouble in self.plan.troubles if trouble.status != "too_few_batches"]
             found = after(self.ledger, survey, rules, self.session.batch_size, self.session.outside)
         corrected = estimate(self.ledger, "corrected")
         by_nodes = of_quadrature(
             self.plan.quadrature, self.plan.budget.precision, corrected["theta.mean"], corrected["theta.sd"]
         )
-        return tuple(dict.fromkeys(known + found + by_nodes))
+        return tuple(dict.fromkeys([*known, *found, *by_nodes]))
 
     @cached_property
     def _estimates(self) -> dict[str, Estimate]:

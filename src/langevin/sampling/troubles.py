@@ -1,5 +1,6 @@
 """What can stand against a trustworthy answer: each finding with its status, what was seen, and a remedy."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,111 +44,88 @@ class Trouble:
 _CUT = Trouble("hard_bound", f"{BY_WORD['hard_bound'].meaning}. {BY_WORD['hard_bound'].remedy}")
 
 
-def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps: int | None) -> tuple[Trouble, ...]:
+def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps: int | None) -> Iterator[Trouble]:
     """What set-up has found."""
-    found = []
     if survey.elsewhere:
-        found.append(
-            Trouble(
-                "several_modes",
-                f"{survey.elsewhere} of {survey.num_starts} starts, spread {reach(survey)} posterior sds about the "
-                f"mode, climbed to another mode, e.g. {point(survey.modes[0])}: the chains describe the one at "
-                f"{point(anchor.theta)} only. Reparametrise, or sample with method='exact'.",
-            )
+        yield Trouble(
+            "several_modes",
+            f"{survey.elsewhere} of {survey.num_starts} starts, spread {reach(survey)} posterior sds about the "
+            f"mode, climbed to another mode, e.g. {point(survey.modes[0])}: the chains describe the one at "
+            f"{point(anchor.theta)} only. Reparametrise, or sample with method='exact'.",
         )
     if not anchor.converged:
-        found.append(
-            Trouble(
-                "not_gaussian",
-                "the optimiser did not reach a proper mode, so the anchor is only a point of high density. "
-                "Start closer, or use stronger priors.",
-            )
+        yield Trouble(
+            "not_gaussian",
+            "the optimiser did not reach a proper mode, so the anchor is only a point of high density. "
+            "Start closer, or use stronger priors.",
         )
     if pilot.outside > 0:
-        found.append(_CUT)
+        yield _CUT
     if not pilot.ess >= least_ess(pilot):
         where = " in its worst direction" if pilot.by_parameter else ""
-        found.append(
-            Trouble(
-                "not_gaussian",
-                f"the posterior is far from its Gaussian approximation: importance sampling from that keeps "
-                f"{pilot.ess:.1%} of its draws effective{where}, and {least_ess(pilot):.0%} is the least that is "
-                f"accepted. Reparametrise (non-centred, log scale), or sample with method='exact'.",
-            )
+        yield Trouble(
+            "not_gaussian",
+            f"the posterior is far from its Gaussian approximation: importance sampling from that keeps "
+            f"{pilot.ess:.1%} of its draws effective{where}, and {least_ess(pilot):.0%} is the least that is "
+            f"accepted. Reparametrise (non-centred, log scale), or sample with method='exact'.",
         )
     if num_steps is not None and num_steps + BASE_ROW <= rules.least_steps:
-        found.append(
-            Trouble(
-                "too_few_batches",
-                f"the budget allows {num_steps} steps a chain, fewer than the {rules.least_steps} that the error bars "
-                f"need here. Allow {_times(rules.least_steps / num_steps)} the passes.",
-            )
+        yield Trouble(
+            "too_few_batches",
+            f"the budget allows {num_steps} steps a chain, fewer than the {rules.least_steps} that the error bars "
+            f"need here. Allow {_times(rules.least_steps / num_steps)} the passes.",
         )
-    return tuple(found)
 
 
-def after(ledger: "Ledger", survey: Survey, rules: Rules, batch_size: int, outside: float) -> tuple[Trouble, ...]:
+def after(ledger: "Ledger", survey: Survey, rules: Rules, batch_size: int, outside: float) -> Iterator[Trouble]:
     """What the run has shown; `outside` is the share of points within the chains' reach where the prior is zero."""
-    found = []
     if outside > 0:
-        found.append(_CUT)
+        yield _CUT
     if ledger.far is not None:
         visits = float(ledger.far.sum())
         share = visits / (ledger.num_steps * len(ledger.chains))
         if share > _MOST_FAR and visits > _FEW_VISITS:
-            found.append(
-                Trouble(
-                    "heavy_tails",
-                    f"the chains were in the far tail in {share:.1%} of their steps, where a Gaussian is in 0.01%: the "
-                    f"posterior has heavier tails than its approximation, or the steps are too large for it. "
-                    f"Reparametrise, or sample with method='exact'.",
-                )
+            yield Trouble(
+                "heavy_tails",
+                f"the chains were in the far tail in {share:.1%} of their steps, where a Gaussian is in 0.01%: the "
+                f"posterior has heavier tails than its approximation, or the steps are too large for it. "
+                f"Reparametrise, or sample with method='exact'.",
             )
         if survey.far > _MOST_UNVISITED and share < _VISITED:
-            found.append(
-                Trouble(
-                    "not_gaussian",
-                    f"far from the mode, where the chains never went, the density is still high enough to matter (one "
-                    f"draw there stands for {survey.far:.2g} times the variance of the approximation): heavy tails, or "
-                    f"a wide component beneath the mode. Reparametrise, or sample with method='exact'.",
-                )
+            yield Trouble(
+                "not_gaussian",
+                f"far from the mode, where the chains never went, the density is still high enough to matter (one "
+                f"draw there stands for {survey.far:.2g} times the variance of the approximation): heavy tails, or "
+                f"a wide component beneath the mode. Reparametrise, or sample with method='exact'.",
             )
     inflation = rules.inflation(float(ledger.sum_delta2.sum() / ledger.sum_delta.sum()), batch_size)
     if rules.order in ("plain", "cv1") and inflation > _MOST_INFLATION:
-        found.append(
-            Trouble(
-                "gradient_noise",
-                f"gradients are {'plain minibatches' if rules.order == 'plain' else 'first-order control variates'}, "
-                f"whose noise makes the variances about {inflation:.0%} too large. A new run with more passes takes "
-                f"smaller steps; fewer parameters allow second-order control variates.",
-            )
+        yield Trouble(
+            "gradient_noise",
+            f"gradients are {'plain minibatches' if rules.order == 'plain' else 'first-order control variates'}, "
+            f"whose noise makes the variances about {inflation:.0%} too large. A new run with more passes takes "
+            f"smaller steps; fewer parameters allow second-order control variates.",
         )
     if ledger.num_steps + BASE_ROW <= rules.least_steps:
-        found.append(
-            Trouble(
-                "too_few_batches",
-                f"{ledger.num_steps} steps a chain were recorded, fewer than the {rules.least_steps} that the error "
-                f"bars need here. Extend the run.",
-            )
+        yield Trouble(
+            "too_few_batches",
+            f"{ledger.num_steps} steps a chain were recorded, fewer than the {rules.least_steps} that the error "
+            f"bars need here. Extend the run.",
         )
-    return tuple(found)
 
 
-def of_quadrature(
-    error: np.ndarray | None, precision: float | None, mean: Estimate, sd: Estimate
-) -> tuple[Trouble, ...]:
+def of_quadrature(error: np.ndarray | None, precision: float | None, mean: Estimate, sd: Estimate) -> Iterator[Trouble]:
     """Whether integrating latent effects out leaves more than the error bars hold; `error` as in `Plan.quadrature`.
 
     Intervals have room for it. A hundredth of a posterior sd, or half the precision asked for, needs no word.
     """
     held = _MOST_QUADRATURE if precision is None else min(_MOST_QUADRATURE, 0.5 * precision)
-    if error is None or not np.any(error > np.maximum(np.stack([mean.stderr, sd.stderr]) / sd.value, held)):
-        return ()
-    seen = (
-        f"more quadrature nodes would move a mean by up to {error[0].max():.2g} posterior sds and an sd by up to "
-        f"{error[1].max():.2g}, more than the error bars hold. {BY_WORD['quadrature'].remedy}"
-    )
-    return (Trouble("quadrature", seen),)
+    if error is not None and np.any(error > np.maximum(np.stack([mean.stderr, sd.stderr]) / sd.value, held)):
+        yield Trouble(
+            "quadrature",
+            f"more quadrature nodes would move a mean by up to {error[0].max():.2g} posterior sds and an sd by up to "
+            f"{error[1].max():.2g}, more than the error bars hold. {BY_WORD['quadrature'].remedy}",
+        )
 
 
 def reach(survey: Survey) -> str:
