@@ -163,10 +163,10 @@ def planned(call: Call, began: float, journal: Journal) -> Plan:
 
 
 def _made(call: Call, began: float, journal: Journal) -> Plan:
-    found = _Found.at(call, journal)
+    anchor, piloted, surveyed, no_mode = _found(call, journal)
     budget, chains = call.budget, call.chains
-    anchor, num_data = found.anchor, 0 if call.source is None else call.source.num_data
-    rules = Rules.of(anchor, found.pilot, num_data)
+    num_data = 0 if call.source is None else call.source.num_data
+    rules = Rules.of(anchor, piloted, num_data)
     steps: int | None = None
     size = rules.batch_size(float(WANTED_STEPS * len(chains)))
     if budget.passes is not None:
@@ -176,8 +176,8 @@ def _made(call: Call, began: float, journal: Journal) -> Plan:
         size, steps = (fitting, max(int(recorded / len(chains)), 1)) if alone else (min(size, fitting), None)
     chosen = Plan(
         anchor=anchor,
-        pilot=found.pilot,
-        survey=found.survey,
+        pilot=piloted,
+        survey=surveyed,
         rules=rules,
         budget=budget,
         batch_size=size,
@@ -186,9 +186,9 @@ def _made(call: Call, began: float, journal: Journal) -> Plan:
         seed=call.seed,
         method=call.method,
         because="it was asked for",
-        setup_cost=anchor.cost + found.pilot.cost + found.survey.cost,
+        setup_cost=anchor.cost + piloted.cost + surveyed.cost,
         quadrature=journal.found("quadrature", lambda: quadrature_error(call.target, call.source, anchor, call.seed)),
-        no_mode=found.no_mode,
+        no_mode=no_mode,
         setup_seconds=monotonic() - began,
     )
     if call.method == "auto":
@@ -197,39 +197,29 @@ def _made(call: Call, began: float, journal: Journal) -> Plan:
     return chosen
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """What set-up knows of a posterior."""
-
-    anchor: Anchor
-    pilot: Pilot
-    survey: Survey
-    no_mode: str = ""
-
-    @classmethod
-    def at(cls, call: Call, journal: Journal) -> "_Found":
-        """About the mode uphill from theta_0, or about the heaviest one that the survey finds."""
-        target, source, seed = call.target, call.source, call.seed
-        anchor, error, improper = journal.found("anchor", lambda: _searched(call, call.theta_0))
-        if anchor is None:
-            size = Layout.of(call.theta_0).size
-            if call.method == "minibatch" or improper or size > MOST_ROUGH:
-                raise AnchorError(error, improper)
-            return cls(rough(target, source, call.theta_0), Pilot.none(size), Survey.none(size), error)
-        seen, left = journal.found("survey", lambda: survey(target, source, anchor, seed)), []
-        for move in range(1, _MOST_MOVES + 1):
-            if not len(seen.log_mass) or seen.log_mass[0] <= _HEAVIER:
-                break
-            there = anchor.layout.unravel(seen.modes[0])
-            heavier, _, _ = journal.found(f"anchor {move}", partial(_searched, call, there))
-            if heavier is None:
-                break
-            spent = anchor.cost + seen.cost
-            left.append(anchor.theta)
-            anchor = replace(heavier, cost=heavier.cost + spent)
-            # The mode that was left is one still, whether or not a start finds it again.
-            seen = journal.found(f"survey {move}", partial(survey, target, source, anchor, seed, tuple(left)))
-        return cls(anchor, journal.found("pilot", lambda: pilot(target, source, anchor, seed)), seen)
+def _found(call: Call, journal: Journal) -> tuple[Anchor, Pilot, Survey, str]:
+    """About the mode uphill from theta_0, or about the heaviest one that the survey finds; why there is none, if so."""
+    target, source, seed = call.target, call.source, call.seed
+    anchor, error, improper = journal.found("anchor", lambda: _searched(call, call.theta_0))
+    if anchor is None:
+        size = Layout.of(call.theta_0).size
+        if call.method == "minibatch" or improper or size > MOST_ROUGH:
+            raise AnchorError(error, improper)
+        return rough(target, source, call.theta_0), Pilot.none(size), Survey.none(size), error
+    seen, left = journal.found("survey", lambda: survey(target, source, anchor, seed)), []
+    for move in range(1, _MOST_MOVES + 1):
+        if not len(seen.log_mass) or seen.log_mass[0] <= _HEAVIER:
+            break
+        there = anchor.layout.unravel(seen.modes[0])
+        heavier, _, _ = journal.found(f"anchor {move}", partial(_searched, call, there))
+        if heavier is None:
+            break
+        spent = anchor.cost + seen.cost
+        left.append(anchor.theta)
+        anchor = replace(heavier, cost=heavier.cost + spent)
+        # The mode that was left is one still, whether or not a start finds it again.
+        seen = journal.found(f"survey {move}", partial(survey, target, source, anchor, seed, tuple(left)))
+    return anchor, journal.found("pilot", lambda: pilot(target, source, anchor, seed)), seen, ""
 
 
 def _searched(call: Call, start: PyTree) -> tuple[Any, str, bool]:
