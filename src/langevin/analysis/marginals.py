@@ -114,6 +114,8 @@ def _from_sums(ledger: "Ledger", name: str, p: Array) -> Linear:
 
     t is cubic in c for a posterior of small skewness and kurtosis: a cubic through the four nearest points is enough.
     """
+    from scipy.special import ndtri
+
     from langevin.observables import Marginals
 
     grid, column = Marginals.GRID, ledger.columns[name]
@@ -133,7 +135,7 @@ def _from_sums(ledger: "Ledger", name: str, p: Array) -> Linear:
     known = (np.abs(c) < grid[-1] - 0.01) & (slope > 0.0)
     scaled = -sd * influence / np.where(known, slope, np.nan)
     value = centre + sd * c
-    laplace = centre + sd * _normal_quantile(p)[:, None]
+    laplace = centre + sd * ndtri(p)[:, None]
     found = setting.entry(
         batches, value.reshape(1, -1), scaled.reshape(*scaled.shape[:3], -1), None, laplace.ravel(), value.shape,
         np.tile(sd, len(p)),
@@ -173,12 +175,6 @@ def _distribution(c: Array, t: Array, grid: Array) -> Array:
 
     density = np.exp(-0.5 * c**2) / np.sqrt(2.0 * np.pi)
     return np.asarray(ndtr(c)) + density * np.einsum("pjv,jv->pj", _weights(c, grid), t)
-
-
-def _normal_quantile(p: Array) -> Array:
-    from scipy.special import ndtri
-
-    return np.asarray(ndtri(p))
 
 
 def weighted_quantiles(x: Array, weight: Array, probabilities: Array) -> Array:
