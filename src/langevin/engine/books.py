@@ -9,12 +9,11 @@ import numpy as np
 
 from langevin.engine.block import Carry, Output
 from langevin.engine.draws import DrawBook, Draws
-from langevin.engine.ledger import Ledger, RowBook
+from langevin.engine.ledger import Ledger, RowBook, Rows
 from langevin.engine.prepared import Prepared
 from langevin.engine.steps import Steps
 
 PyTree = Any
-Rows = dict[str, np.ndarray]
 # Arrays with an axis of chains made one.
 Join = Callable[[Sequence[np.ndarray], int], np.ndarray]
 

@@ -80,12 +80,9 @@ class Manifest:
         with jax.enable_x64(False):
             return np.nan_to_num(np.concatenate([_probe(narrow, self.layout, point, rows) for point in points]))
 
+    @cached_property
     def remembered(self) -> "Manifest":
         """The same as a file can hold it: the target's probe, the data's fingerprint, all else in words."""
-        return self._remembered
-
-    @cached_property
-    def _remembered(self) -> "Manifest":
         parts = {name: Words(describe(part)) for name, part in self.parts.items()}
         return Manifest(self.probe(), fingerprint(self.data), self.layout, self.reference, self.beside, parts)
 

@@ -73,7 +73,6 @@ class RemoteRun:
     def __init__(self, prepared: Prepared, crew: Callable[[], Crew]) -> None:
         self.call, self.program = prepared, prepared.program
         self._crew = crew
-        self.settings = Books(prepared).steps.settings
         self.rounds = prepared.rounds
         self.m, self.visits, self.interrupted = 0, 0.0, False
         self._kept: Kept | None = None

@@ -12,11 +12,11 @@ import numpy as np
 
 from langevin import random
 from langevin.engine.block import Block, Carry, added_by_a_step
-from langevin.engine.books import Books, Checkpoint, Rows, Sent
+from langevin.engine.books import Books, Checkpoint, Sent
 from langevin.engine.checks import require
 from langevin.engine.going import Engine, Going
 from langevin.engine.lanes import Group, num_cores, num_groups
-from langevin.engine.ledger import Ledger
+from langevin.engine.ledger import Ledger, Rows
 from langevin.engine.prepared import Prepared
 from langevin.engine.program import MOST_ROWS, device_row_steps, row_steps
 from langevin.errors import Diverged

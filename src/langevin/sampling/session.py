@@ -137,7 +137,7 @@ class Session:
         """What a file holds of it: all but target, data and device; see `again`."""
         stored = {name: getattr(self, name) for name in _STORED}
         assert self.ledger is not None
-        return {**stored, "ledger": replace(self.ledger, manifest=self.ledger.manifest.remembered())}
+        return {**stored, "ledger": replace(self.ledger, manifest=self.ledger.manifest.remembered)}
 
     def again(self, stored: dict[str, Any]) -> "Session":
         """The session that was stored, with the target and the data of this one."""

@@ -52,6 +52,7 @@ class Identity(Protocol):
     def difference(self, other: Any) -> str | None:
         """The first difference in words."""
 
+    @property
     def remembered(self) -> Any:
         """The same as a file can hold it."""
 
@@ -234,7 +235,7 @@ def journal(
         going = Journal.of(folder, theta_0) if folder.taken else Journal(folder, call.layout)
         if not folder.taken:
             made = _storable({**arguments, "theta_0": call.layout.flat(theta_0)})
-            going.enter(CALL, {"manifest": call.remembered(), "arguments": made})
+            going.enter(CALL, {"manifest": call.remembered, "arguments": made})
             for name, value in _noted.get().items():
                 going.enter(name, value)
         elif CALL not in going:
