@@ -158,12 +158,12 @@ def test_the_pace_of_the_first_block_says_nothing():
     ledger_run.start()
     sent = ledger_run._launch(16, 10**6)
     assert ledger_run._rate is None
-    ledger_run._arrived(*sent)
-    assert ledger_run._rate is None and ledger_run._next_count(16) == 16
+    ledger_run._collect(sent)
+    assert ledger_run._rate is None and ledger_run._next_count(16, None) == 16
     ledger_run._rate = 1e9
-    assert ledger_run._next_count(16) == 128
+    assert ledger_run._next_count(16, None) == 128
     ledger_run._rate = 50.0
-    assert ledger_run._next_count(128) == 5
+    assert ledger_run._next_count(128, None) == 5
 
 
 def test_a_model_is_traced_by_one_thread_at_a_time():

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from time import monotonic
 from typing import Any, NoReturn, Protocol
@@ -15,19 +15,15 @@ from langevin.data.travel import Leaf, Parcel
 from langevin.display import tell
 from langevin.engine.books import Books, Checkpoint
 from langevin.engine.checks import require, whole_number
+from langevin.engine.going import IN_FLIGHT, Going
 from langevin.engine.ledger import Ledger
 from langevin.engine.prepared import Prepared
 from langevin.engine.worker import Chains, Failed, Job, Kept, Reached, versions
 from langevin.errors import Diverged
-from langevin.limits import stop_requests
 from langevin.precision import wide_setting
-from langevin.saving.journal import Bookmark
 
 # A segment is so long that a call, some milliseconds, is nothing beside it, and Ctrl-C does not wait for long.
 _SEGMENT_SECONDS = 0.5
-_FIRST_STEPS, _FASTEST_GROWTH = 16, 8
-# Segments that a worker may have before it: one to work on, and one so that it need not wait.
-_IN_FLIGHT = 1
 # What a lost worker would have to do again, at most; fetching the states shall take a fiftieth of the time.
 _KEPT_SECONDS, _KEPT_SHARE = 5.0, 0.02
 
@@ -67,18 +63,17 @@ class Crew(ABC):
         """Ends all workers at once: the driver has what is worth keeping."""
 
 
-class RemoteRun:
+class RemoteRun(Going):
     """A `Run` on workers: the same interface, the same numbers."""
 
+    visits = 0.0
+
     def __init__(self, prepared: Prepared, crew: Callable[[], Crew]) -> None:
-        self.call, self.program = prepared, prepared.program
+        super().__init__(prepared)
         self._crew = crew
-        self.rounds = prepared.rounds
-        self.m, self.visits, self.interrupted = 0, 0.0, False
         self._kept: Kept | None = None
         self._kept_at, self._fetching = monotonic(), 0.0
         self._workers: list[Worker] = []
-        self._rate: float | None = None
 
     def restore(self, left: Checkpoint, m: int) -> None:
         """Goes back, or on, to a checkpoint after transition m. Not while workers are at work."""
@@ -113,36 +108,10 @@ class RemoteRun:
             spent = 0.0 if k else self._kept.state.spent
             worker.keep(Kept(self._kept.m, self._kept.state.select(part, spent)))
 
-    def advance(
-        self,
-        num_steps: int,
-        *,
-        watch: Callable[[int], None] | None = None,
-        block_steps: int | None = None,
-        deadline: float | None = None,
-        bookmark: Bookmark | None = None,
-    ) -> None:
-        """See `Going.advance`; borders are those of two segments."""
-        with stop_requests() as stop_requested, self.held():
-            flying: deque[tuple[int, int, bool]] = deque()
-            count = _FIRST_STEPS
-            while self.m < num_steps and not stop_requested():
-                if deadline is not None and self.m and monotonic() > deadline:
-                    break
-                if bookmark is not None and self.m and bookmark.due():
-                    self._land(flying)
-                    bookmark.keep()
-                    count = self._next_count(count, deadline)
-                flying.append(self._launch(min(count if block_steps is None else block_steps, num_steps - self.m)))
-                if len(flying) > _IN_FLIGHT:
-                    self._collect(*flying.popleft())
-                    if watch is not None:
-                        watch(self.m)
-                    count = self._next_count(count, deadline)
-            self._land(flying)
-            self.interrupted = self.m < num_steps and stop_requested()
+    def _ready(self) -> AbstractContextManager[None]:
+        return self.held()
 
-    def _launch(self, count: int) -> tuple[int, int, bool]:
+    def _launch(self, count: int, last: int) -> tuple[int, int, bool]:
         """Sends all workers `count` transitions on; now and then they are to say where they stand."""
         since, goal = self.m, self.m + count
         whole = count > 0 and monotonic() - self._kept_at > max(_KEPT_SECONDS, self._fetching / _KEPT_SHARE)
@@ -153,8 +122,8 @@ class RemoteRun:
         self.m = goal
         return since, goal, whole
 
-    def _collect(self, since: int, goal: int, whole: bool) -> None:
-        began = monotonic()
+    def _collect(self, launched: tuple[int, int, bool]) -> None:
+        (since, goal, whole), began = launched, monotonic()
         if self._rate is None:
             tell("waiting for the workers to start and compile")
         answers = [worker.answer() for worker in self._workers]
@@ -174,26 +143,21 @@ class RemoteRun:
         self._kept = Kept(goal, Checkpoint.stacked(states))
         self._fetching = max(monotonic() - began - seconds, 0.0)
 
-    def _land(self, flying: deque[tuple[int, int, bool]]) -> None:
+    def _land(self, flying: deque[Any]) -> None:
         """Waits for all segments that are on their way, and learns where the chains stand, unless that is known."""
-        while flying:
-            self._collect(*flying.popleft())
+        super()._land(flying)
         if self.m and (self._kept is None or self._kept.m != self.m):
-            self._collect(*self._launch(0))
+            self._collect(self._launch(0, self.m))
 
     def _fail(self, failed: Failed) -> NoReturn:
         if failed.reason is not None:
             raise Diverged.lost(failed.reason, None if self._kept is None else self._ledger(self._kept))
         failed.throw()
 
-    def _next_count(self, count: int, deadline: float | None) -> int:
-        """Steps of the next segment, by the pace of the last; the first one compiles, and its pace says nothing."""
-        if self._rate is None:
-            return count
-        seconds = _SEGMENT_SECONDS
-        if deadline is not None:
-            seconds = min(seconds, max(deadline - monotonic(), 0.0) / (_IN_FLIGHT + 1))
-        return int(np.clip(self._rate * seconds, 1, _FASTEST_GROWTH * count))
+    def _seconds(self, deadline: float | None) -> float:
+        if deadline is None:
+            return _SEGMENT_SECONDS
+        return min(_SEGMENT_SECONDS, max(deadline - monotonic(), 0.0) / (IN_FLIGHT + 1))
 
     def ledger(self) -> Ledger:
         """The books as they stand."""

@@ -1,10 +1,8 @@
 """The host loop: sends block after block to the device and keeps the books."""
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
-from time import monotonic
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -21,18 +19,13 @@ from langevin.engine.prepared import Prepared
 from langevin.engine.program import MOST_ROWS, device_row_steps, row_steps
 from langevin.errors import Diverged
 from langevin.kernels import ExactKernel
-from langevin.limits import stop_requests
 from langevin.precision import in_float32
-from langevin.saving.journal import Bookmark
 from langevin.startup import load_scipy, own_programs
 
 PyTree = Any
 
 # A block is so long that Ctrl-C, the clock and the display never wait for longer.
 _BLOCK_SECONDS = 0.1
-_FIRST_STEPS, _FASTEST_GROWTH = 16, 8
-# Blocks that the device may have before it: one to work on, and one so that it need not wait.
-_IN_FLIGHT = 1
 _RUNAWAY = 1e12
 
 
@@ -44,21 +37,18 @@ def begun(call: Prepared, engine: Engine | None) -> Going:
     return engine.begin(call)
 
 
-class Run:
+class Run(Going):
     """A run, prepared once: it advances, and gives its ledger at any border of two blocks."""
 
     def __init__(self, prepared: Prepared, cores: int | None = None) -> None:
-        self.call, self.program = prepared, prepared.program
+        super().__init__(prepared)
         self.books = Books(prepared)
         self.settings = self.books.steps.settings
-        self.m = 0
-        self.interrupted = False
-        self.rounds = prepared.rounds
         count = num_groups(prepared, num_cores() if cores is None else cores)
         self._groups = [Group(prepared, index, count) for index in range(count)]
         # A thread for each: the blocks of a group come one after the other.
         self._workers = [ThreadPoolExecutor(1) for _ in self._groups]
-        self._rate: float | None = None
+        self._launched: list[Future] = []
 
     def restore(self, left: Checkpoint, m: int) -> None:
         """Goes back, or on, to a checkpoint after transition m."""
@@ -67,48 +57,17 @@ class Run:
         for group in self._groups:
             group.restore(left.carry)
 
-    def held(self) -> AbstractContextManager[None]:
-        """See `Going.held`: threads can stay."""
-        return nullcontext()
-
-    def advance(
-        self,
-        num_steps: int,
-        *,
-        watch: Callable[[int], None] | None = None,
-        block_steps: int | None = None,
-        deadline: float | None = None,
-        bookmark: Bookmark | None = None,
-    ) -> None:
-        """See `Going.advance`; borders are those of two blocks."""
-        with stop_requests() as stop_requested, own_programs():
+    @contextmanager
+    def _ready(self) -> Iterator[None]:
+        with own_programs():
             if self._groups[0].carry is None:
                 self.start()
                 self._check_exact_start()
-            flying: deque[tuple[int, int, list[Future]]] = deque()
-            count = _FIRST_STEPS
             try:
-                while self.m < num_steps and not stop_requested():
-                    # A run without a single row would have nothing to say.
-                    if deadline is not None and self.m and monotonic() > deadline:
-                        break
-                    if bookmark is not None and self.m and bookmark.due():
-                        self._land(flying)
-                        bookmark.keep()
-                        count = self._next_count(count)
-                    count = self._fitting(count if block_steps is None else block_steps, num_steps - self.m)
-                    flying.append(self._launch(count, num_steps))
-                    load_scipy()
-                    # No group waits for the others, nor for the books, while one more block is on its way.
-                    if len(flying) > _IN_FLIGHT:
-                        self._collect(self._arrived(*flying.popleft()))
-                        if watch is not None:
-                            watch(self.m)
-                        count = self._next_count(count)
-                self._land(flying)
+                yield
             finally:
-                wait([future for _, _, futures in flying for future in futures])
-            self.interrupted = self.m < num_steps and stop_requested()
+                # Threads take their blocks in order: whoever has ended the last one is idle.
+                wait(self._launched)
 
     def start(self) -> None:
         """Places the chains before their first transition."""
@@ -129,11 +88,8 @@ class Run:
                 f"Start inside the support, and check the model for log(0) and 0/0."
             )
 
-    def _next_count(self, count: int) -> int:
-        """Steps of the next block, by the pace of the last; the first one compiles, and its pace says nothing."""
-        if self._rate is None:
-            return count
-        return int(np.clip(self._rate * _BLOCK_SECONDS, 1, _FASTEST_GROWTH * count))
+    def _seconds(self, deadline: float | None) -> float:
+        return _BLOCK_SECONDS
 
     def _fitting(self, count: int, left: int) -> int:
         """`count` cut down so that the block stays within one length of rows and of strides, and within its buffers."""
@@ -167,25 +123,21 @@ class Run:
         )
         self.m += count
         following = self.m if self.m < last else None
-        return m, count, self._each(lambda group: group.advance(block, m, following))
+        self._launched = self._each(lambda group: group.advance(block, m, following))
+        return m, count, self._launched
 
     def _each(self, work: Callable[[Group], Any]) -> list[Future]:
         """The work of every group, each in its own thread."""
         return [worker.submit(work, group) for worker, group in zip(self._workers, self._groups, strict=True)]
 
-    def _arrived(self, m: int, count: int, futures: list[Future]) -> Sent:
+    def _collect(self, launched: tuple[int, int, list[Future]]) -> None:
+        """Books a finished block; raises `Diverged` if a chain left the finite numbers."""
+        load_scipy()
+        m, count, futures = launched
         outputs, seconds = zip(*(future.result() for future in futures), strict=True)
         if m > 0:
             self._rate = count / max(*seconds, 1e-9)
-        return Sent(m, count, device_row_steps(m + 1), list(outputs))
-
-    def _land(self, flying: deque[tuple[int, int, list[Future]]]) -> None:
-        """Waits for all blocks that are on their way."""
-        while flying:
-            self._collect(self._arrived(*flying.popleft()))
-
-    def _collect(self, sent: Sent) -> None:
-        """Books a finished block; raises `Diverged` if a chain left the finite numbers."""
+        sent = Sent(m, count, device_row_steps(m + 1), list(outputs))
         rows = self.books.read(sent)
         self._check_finite(sent, rows)
         self.books.append(sent, rows)
