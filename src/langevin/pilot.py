@@ -14,6 +14,7 @@ from langevin.anchor.passes import Passes, block_size
 from langevin.anchor.roots import product, pull, push
 from langevin.data.source import DataSource
 from langevin.forces import forces
+from langevin.heaviest import heaviest_row
 from langevin.limits import checkpoint, set_up
 from langevin.mistakes import check_rows
 from langevin.precision import apart
@@ -52,7 +53,8 @@ class Pilot:
     estimates "plain", "cv1" and (dense) "cv2", that of the parameter with the largest, over its Laplace variance.
     `spread`: (2, d), variance over the posterior of the Poisson-corrected u_j and u_j^2 with exact gradients, means of
     an antithetic pair, in units of sd_j^2 and sd_j^4: S independent pairs give a standard error of sqrt(spread/S) sds.
-    `outside`: share of the draws beyond the support. `cost`: datum visits.
+    `outside`: share of the draws beyond the support. `heaviest`: of the traces of all A_i the largest that was found,
+    all of which add up to about d; 0 where all rows were sampled. `cost`: datum visits.
     """
 
     ess: float
@@ -62,6 +64,7 @@ class Pilot:
     outside: float
     cost: int
     by_parameter: bool = False
+    heaviest: float = 0.0
 
     @classmethod
     def none(cls, dimension: int) -> "Pilot":
@@ -76,8 +79,8 @@ def pilot(target: Target, source: DataSource | None, anchor: Anchor, seed: int) 
 
     The log weight of a draw is what log pi keeps beyond its Taylor polynomial at the anchor, of second order (dense) or
     of first order with |z|^2/2 beside: exact for the prior, N/rows times a subsample's for the likelihood. Cost:
-    22,000 to 55,000 datum visits, beyond 500 parameters 41 passes; memory a few d^2, and a few tables of rows * d for
-    each of a group's draws.
+    22,000 to 55,000 datum visits and a pass for the heaviest row, beyond 500 parameters 42 passes; memory a few d^2,
+    and a few tables of rows * d for each of a group's draws.
     """
     dense, d = anchor.dense, anchor.layout.size
     rng = np.random.default_rng([seed, _STREAM])
@@ -101,18 +104,20 @@ def pilot(target: Target, source: DataSource | None, anchor: Anchor, seed: int) 
             # The only part with d^2 numbers is summed as it comes.
             curvatures[g % 2] = curvatures[g % 2] + sum(part[-1].pop("curvature", 0.0) for part in parts)
             found.append(jax.tree.map(lambda *one: np.stack(one), *parts))
-        exact = forces(Passes(twin, source, anchor.layout, doing=_DOING), anchor, rng) if many else None
+        passes = Passes(twin, source, anchor.layout, doing=_DOING)
+        exact = forces(passes, anchor, rng) if many else None
+        heaviest = heaviest_row(passes, anchor, rng) if dense and rows < num_data else 0.0
     log_weights, row_noise, moments, noise = jax.tree.map(lambda *one: np.stack(one), *found)
     moments, noise = jax.tree.map(lambda part: part.sum(axis=1), (moments, noise))
     scattered = _scattered(noise, curvatures, rows, anchor)
     cost = (draws + 1) * groups * max(rows, 1)
-    if exact is not None:
-        ess, spread, outside, passes = exact
-        cost += passes * max(num_data, 1)
-        return Pilot(ess, **scattered, spread=spread, outside=outside, cost=cost, by_parameter=True)
-    ess, outside = _weighed(log_weights.ravel(), row_noise.ravel())
-    spread = _variance(moments) / np.stack([anchor.sd**2, anchor.sd**4])
-    return Pilot(ess, **scattered, spread=spread, outside=outside, cost=cost)
+    if exact is None:
+        ess, outside = _weighed(log_weights.ravel(), row_noise.ravel())
+        spread = _variance(moments) / np.stack([anchor.sd**2, anchor.sd**4])
+        return Pilot(ess, **scattered, spread=spread, outside=outside, cost=cost + passes.cost, heaviest=heaviest)
+    ess, spread, outside, number = exact
+    cost += number * max(num_data, 1)
+    return Pilot(ess, **scattered, spread=spread, outside=outside, cost=cost, by_parameter=True, heaviest=heaviest)
 
 
 def _num_rows(d: int, dense: bool) -> int:

@@ -85,7 +85,8 @@ def logistic(num_data):
 def test_few_rows_of_many_give_the_weights_and_noise_of_a_good_posterior():
     small, large = (pilot(*logistic(num_data), 0) for num_data in (1000, 100_000))
     assert 0.99 < small.ess < large.ess <= 1.0
-    assert large.cost == small.cost
+    # The draws cost the same; beside them a pass, and the chunks in which the heaviest row is looked for: all of them.
+    assert small.cost - 2 * 1000 == large.cost - 100_000 - 7 * 16_384 == 22_000
     # V is about N, d and 1/N for the three estimates.
     for name, power in (("plain", 1), ("cv1", 0), ("cv2", -1)):
         assert 100.0**power / 4 < large.noise[name] / small.noise[name] < 4 * 100.0**power

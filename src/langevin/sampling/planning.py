@@ -251,7 +251,7 @@ def _choice(plan: Plan) -> tuple[str, str]:
         return "exact", f"minibatches would not do here ({words[0]})"
     else:
         why = (
-            "there are no minibatches to gain from" if not plan.rules.num_data else "so few data leave nothing to gain"
+            "there are no minibatches to gain from" if not plan.rules.num_data else "every step has to see all the data"
         )
         return "exact", f"{why}, and the posterior is not near-Gaussian"
     return "minibatch", because

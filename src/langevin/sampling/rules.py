@@ -28,6 +28,8 @@ _LEAST_ESS_ALONE = 0.6
 _INFLATION, _AT_STEPS = 0.005, 4000
 # A minibatch larger than this share of the data is better replaced by all of them; so are those of few data.
 _LARGEST_SHARE, _FEW_DATA = 1 / 3, 50
+# As many rows alike as the pilot may have missed with a chance of one in twenty, if it sees each once on average.
+_ALIKE = 3.0
 # A step from the far tail sees so many times as many data, one from beyond the bulk the square root of that.
 GUARD_FACTOR = 100
 # Steps that each chain should record at least, and when the posterior is not near-Gaussian.
@@ -72,7 +74,10 @@ class Rules:
             return cls(0, dimension, "exact", near, 0.0, 0.0)
         order: Order = "cv2" if anchor.dense else "cv1" if pilot.noise["cv1"] < pilot.noise["plain"] else "plain"
         spread = 0.0 if pilot.curvature_spread is None else pilot.curvature_spread
-        return cls(num_data, dimension, order, near, spread, pilot.noise[order])
+        # A row adds N a^2 to the spread of curvatures, a its own. Where three such rows would rule it, which a sample
+        # may well have missed, nothing is known of the noise.
+        unseen = _ALIKE * num_data * pilot.heaviest**2 > spread
+        return cls(num_data, dimension, order, near, spread, np.inf if unseen else pilot.noise[order])
 
     @property
     def least_steps(self) -> int:

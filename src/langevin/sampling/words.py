@@ -233,6 +233,12 @@ def _whitening(plan: "Plan") -> str:
 def _why_batch(result: "Result") -> str:
     rules, n = result.plan.rules, result.session.batch_size
     if rules.num_data and n >= rules.num_data:
+        if np.isinf(rules.noise):
+            return (
+                f"A single datum holds {result.plan.pilot.heaviest:.2g} of the curvature, where "
+                f"{rules.dimension / rules.num_data:.1g} is ordinary: minibatches would seldom see it, so that every "
+                f"step sees all the data. Several rows in place of one of large weight would change that."
+            )
         return "So few data leave nothing to gain from minibatches."
     if rules.order != "cv2":
         return ""
