@@ -55,11 +55,14 @@ def check_indices(name: str, jaxpr: Any, read: Reader) -> None:
         )
 
 
-def check_rows(grads: np.ndarray) -> None:
-    """Raises where rows have nothing to say: `grads` of each row at some points, (points, rows, d)."""
+def check_rows(grads: np.ndarray, values: np.ndarray) -> None:
+    """Raises where rows have nothing to say: `grads` of each row at some points, (points, rows, d), `values` (rows,).
+
+    Rows that say nothing are all alike. Those before a threshold have no gradient either, but values that differ.
+    """
     points, rows, _ = grads.shape
     silent = np.flatnonzero(~np.any(grads, axis=(0, 2)))
-    if silent.size > _MOST_SILENT * rows:
+    if silent.size > _MOST_SILENT * rows and np.ptp(values[silent]) == 0.0:
         raise ValueError(
             f"log_likelihood must depend on theta for every datum, but its gradient is zero at {points} points for "
             f"{silent.size} of {rows} rows. Labels 0 and 1 in a likelihood meant for -1 and 1 do that "

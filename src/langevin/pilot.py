@@ -147,7 +147,7 @@ def _measured(
     row_noise = np.zeros(len(z))
     if batch is not None:
         plain, along, values, terms = _remainder(likelihood, u[:, None])
-        check_rows(plain)
+        check_rows(plain, likelihood[0][0])
         value, grad = value + num_data * values.mean(axis=1), grad + num_data * terms.mean(axis=1)
         rows = values.shape[1]
         spread = np.sum((values - values.mean(axis=1, keepdims=True)) ** 2, axis=1) / max(rows - 1, 1)

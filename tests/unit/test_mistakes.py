@@ -88,6 +88,16 @@ def test_labels_that_silence_half_of_the_rows_are_refused():
     assert lv.plan(target, {**labels, "y": 2 * labels["y"] - 1}, np.zeros(3), passes=1).batch_size > 0
 
 
+def test_rows_before_a_threshold_have_no_gradient_and_are_taken():
+    t = np.random.default_rng(0).uniform(size=500).astype(np.float32)
+    data = {"t": t, "y": np.maximum(t - 0.5, 0.0) + 0.1 * DATA["y"][0] * np.sin(40.0 * t).astype(np.float32)}
+    target = lv.Target(
+        lambda theta: -0.5 * jnp.sum(theta**2),
+        lambda theta, d: -50.0 * (d["y"] - theta[1] * jnp.maximum(d["t"] - theta[0], 0.0)) ** 2,
+    )
+    assert lv.plan(target, data, np.array([0.5, 1.0]), passes=1).pilot.cost > 0
+
+
 @pytest.mark.parametrize("value", [jnp.nan, -jnp.inf])
 def test_labels_outside_the_support_are_named_by_their_rows(value):
     data = {"y": np.where(np.arange(200) % 50 == 7, -1.0, 1.0).astype(np.float32)}
