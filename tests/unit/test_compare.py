@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
@@ -18,7 +18,7 @@ from langevin.compare import command, workshop
 from langevin.compare.found import Found, measured
 from langevin.compare.judge import Measure, coverage, holds, judge, relative_mse, root
 from langevin.compare.ours import built
-from langevin.compare.page import FIRST_MARK, LAST_MARK, number, write_page
+from langevin.compare.page import FIRST_MARK, LAST_MARK, mark, number, write_page
 from langevin.compare.record import Record
 from langevin.compare.reference import reference
 from langevin.compare.samplers import SAMPLERS
@@ -234,6 +234,14 @@ def test_a_cell_that_takes_longer_is_ranked_as_if_it_had_not():
     on_time, late = cell.error(4.0), cell.error(1.0)
     assert on_time.value == pytest.approx(np.sqrt(0.5)) and late.value == pytest.approx(2.0 * np.sqrt(0.5))
     assert np.isnan(Cell().score(1.0))
+
+
+def test_a_blunt_truth_speaks_against_nobody():
+    # Intervals of half a sd about means that are one sd off.
+    one = judge([{"seconds": snapshot(1.0, half=0.5)}] * 8, TRUTH, "seconds", 1.0)
+    assert one.halves == {"mean": pytest.approx(0.5)}
+    told = [replace(reference("gaussian"), mean_error=error) for error in (0.0, 0.09, 0.11)]
+    assert [mark(one, "mean", truth) for truth in told] == [" (!)", " (!)", " (?)"]
 
 
 def test_no_number_is_printed_without_its_error():

@@ -59,6 +59,12 @@ def test_every_step_sees_all_the_data_where_a_sample_may_have_missed_a_heavy_row
     assert np.isinf(plan.rules.noise) == everything
 
 
+def test_rows_that_are_all_alike_are_no_heavy_ones():
+    target = lv.Target(lambda t: 0.0, lambda t, y: -0.5 * (y - t) ** 2)
+    data = np.random.default_rng(1).standard_normal(1000).astype(np.float32)
+    assert lv.plan(target, data, 0.0, passes=5).batch_size < 1000
+
+
 # --- a logistic regression with one row of a tenth of the weight of all: its third derivatives are what was missed ---
 
 

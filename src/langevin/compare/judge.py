@@ -28,12 +28,14 @@ class Verdict:
 
     `mse`: relative mean squared errors of means, sds and points, in posterior variances, averaged over parameters;
     `moments` is that of means and sds together, by which samplers are ranked.
-    `coverage`: of nominal 95% intervals, of the parts for which there are any. `ok`: share of replicates that call
+    `coverage`: of nominal 95% intervals, of the parts for which there are any; `halves` the half-width of the
+    shortest, median over replicates, in posterior sds. `ok`: share of replicates that call
     themselves so, None without any claim. `seconds` and `visits`: what was really spent, on average.
     """
 
     mse: Mapping[str, Measure]
     coverage: Mapping[str, Measure]
+    halves: Mapping[str, float]
     ok: float | None
     seconds: float
     visits: float
@@ -83,7 +85,7 @@ def judge(
     if not taken or (kind == "visits" and np.median(spent) > MOST_BEYOND * limit):
         return None
     sd = np.asarray(truth["sd"])
-    mse, covers = {}, {}
+    mse, covers, halves = {}, {}, {}
     for part in PARTS:
         values = np.array([one[part] for one in taken], np.float64)
         mse[part] = relative_mse(values, np.asarray(truth[part]), sd)
@@ -93,6 +95,7 @@ def judge(
             found = coverage(ends[:, 0], ends[:, 1], np.asarray(truth[part]))
             if found is not None:
                 covers[part] = found
+                halves[part] = float(np.nanmin(np.nanmedian(0.5 * (ends[:, 1] - ends[:, 0]) / sd, axis=0)))
     both = [np.array([one[part] for one in taken]) for part in ("mean", "sd")]
     pair = np.concatenate(both, axis=1)
     mse["moments"] = relative_mse(pair, np.concatenate([truth["mean"], truth["sd"]]), np.tile(sd, 2))
@@ -101,6 +104,7 @@ def judge(
     return Verdict(
         mse=mse,
         coverage=covers,
+        halves=halves,
         ok=statuses.count("ok") / len(statuses) if claims else None,
         seconds=float(np.mean([one["seconds"] for one in taken])),
         visits=float(np.mean([one["visits"] for one in taken])),

@@ -74,9 +74,10 @@ class Rules:
             return cls(0, dimension, "exact", near, 0.0, 0.0)
         order: Order = "cv2" if anchor.dense else "cv1" if pilot.noise["cv1"] < pilot.noise["plain"] else "plain"
         spread = 0.0 if pilot.curvature_spread is None else pilot.curvature_spread
-        # A row adds N a^2 to the spread of curvatures, a its own. Where three such rows would rule it, which a sample
-        # may well have missed, nothing is known of the noise.
-        unseen = _ALIKE * num_data * pilot.heaviest**2 > spread
+        # A row adds N (a - d/N)^2 to the spread of curvatures, a its own. Where three such rows would rule it, which a
+        # sample may well have missed, nothing is known of the noise. A spread below 1 asks for nothing.
+        beyond = max(pilot.heaviest - dimension / num_data, 0.0)
+        unseen = _ALIKE * num_data * beyond**2 > max(spread, 1.0)
         return cls(num_data, dimension, order, near, spread, np.inf if unseen else pilot.noise[order])
 
     @property
