@@ -199,10 +199,11 @@ def test_on_a_gaussian_the_hessian_makes_all_scales_one():
     assert ledger.acceptance.sum() / 4000 > 0.7
 
 
-def test_a_metric_that_is_not_positive_is_refused_and_said():
+def test_a_metric_of_ones_own_that_is_not_positive_is_refused_and_said():
     # Minus the Hessian of Student's law is negative beyond sqrt(5), and the chain starts there.
+    kernel = lv.ManifoldMALA(metric=lambda t: -jax.hessian(STUDENT.log_prior)(t))
     ledger = lv.run(
-        STUDENT, None, np.full(2, 3.0, np.float32), kernel=lv.ManifoldMALA(), schedule=lv.Constant(1.0), num_steps=1000
+        STUDENT, None, np.full(2, 3.0, np.float32), kernel=kernel, schedule=lv.Constant(1.0), num_steps=1000
     )
     assert ledger.acceptance.sum() == 0 and lv.estimate(ledger)["theta.mean"].status != "ok"
 
@@ -217,3 +218,24 @@ def test_a_metric_that_is_not_positive_is_refused_and_said():
 def test_bad_arguments_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def tail_share(kernel, chains=64):
+    """Share of steps beyond sqrt(7) of a t variable with 7 degrees of freedom, where its curvature has changed sign."""
+    student = lv.Target(lambda t: -4.0 * jnp.sum(jnp.log1p(t**2 / 7.0)))
+    ledger = lv.run(
+        student, None, np.zeros(1), kernel=kernel, schedule=lv.Constant(1.0), num_steps=4096, chains=chains, seed=2,
+        observables={"far": lambda t: jnp.sum(t**2 > 7.0).astype(jnp.float32)}, progress=False,
+    )  # fmt: skip
+    return ledger.values["far"][:, :, 0].sum(axis=1) / ledger.sum_omega.sum() + ledger.columns["far"].reference
+
+
+def test_a_metric_that_is_not_positive_keeps_no_chain_out():
+    share, truth = tail_share(lv.ManifoldMALA()), 2.0 * stats.t(7).sf(7.0**0.5)
+    # 1e-9 for a score over 64 independent chains, times at most 4 for skewness.
+    assert abs(share.mean() - truth) < stats.t.isf(0.5e-9, 63) * share.std(ddof=1) / 8.0
+
+
+def test_control_one_that_refuses_such_places_never_gets_there():
+    curvature = jax.hessian(lambda t: 4.0 * jnp.sum(jnp.log1p(t**2 / 7.0)))
+    assert np.all(tail_share(lv.ManifoldMALA(metric=curvature), 4) == 0.0)

@@ -206,14 +206,15 @@ class Setting:
         bias, beyond = np.zeros(value.shape), np.zeros(value.shape, dtype=bool)
         blind = False
         settled = value if strayed is None else value - strayed
+        paired = self.ledger.coordinates.paired
         reused = self.method == "corrected" and not self.ledger.iid and self.ledger.stays is None
         if self.method == "corrected":
-            bias, beyond = extrapolate.corrected_bias(self.law, hessian, laplace, settled, spread)
+            bias, beyond = extrapolate.corrected_bias(self.law, hessian, laplace, settled, spread, paired)
             if reused and self.law is not None and hessian is not None:
                 carried = self.law.reused(hessian)
                 bias, beyond = bias + carried, beyond | (np.abs(carried) > spread.stderr)
         elif self.method == "raw" and not self.ledger.exact:
-            bias, beyond = extrapolate.raw_bias(self.law, hessian, laplace, line, settled, spread)
+            bias, beyond = extrapolate.raw_bias(self.law, hessian, laplace, line, settled, spread, paired)
             # Without an anchor it depends on the steps whether a run can tell its bias from its fluctuations.
             blind = self.law is None and (line is None or line.leverage > extrapolate.MOST_LEVERAGE)
         elif self.method == "intercept":
@@ -236,7 +237,7 @@ class Setting:
             uncorrected=blind or self.untold,
             trend=self.method != "corrected" and line is not None and not self.ledger.exact,
             # Paired chains start at draws of the Laplace approximation: there is next to nothing to settle.
-            settling=not self.ledger.coordinates.paired,
+            settling=not paired,
             inflation=None if self.law is None else self.law.inflation,
             noisy=self.ledger.noisy,
             reused=reused,

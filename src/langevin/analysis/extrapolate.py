@@ -81,6 +81,7 @@ def raw_bias(
     line: Line | None,
     value: Array,
     spread: Bar,
+    paired: bool,
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Estimated bias of a raw average, NaN if unknown, and whether it is beyond the bar; (groups, values).
 
@@ -95,14 +96,14 @@ def raw_bias(
     if law is not None and hessian is not None:
         curved = np.any(hessian != 0, axis=(1, 2))
         formula = law.bias(hessian)
-        skewed, far = corrected_bias(law, hessian, laplace, value, spread)
+        skewed, far = corrected_bias(law, hessian, laplace, value, spread, paired)
         bias = np.where(curved, formula, skewed)
         beyond = np.where(curved, np.abs(formula) > spread.stderr, beyond | far)
     return bias, beyond
 
 
 def corrected_bias(
-    law: Law | None, hessian: Array | None, laplace: Array | None, value: Array, spread: Bar
+    law: Law | None, hessian: Array | None, laplace: Array | None, value: Array, spread: Bar, paired: bool
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Estimated bias of a corrected average and whether it is beyond the bar, each (groups, values).
 
@@ -113,10 +114,14 @@ def corrected_bias(
     whose variance is larger by a factor 1 + growth sees a quartic larger by 1 + 2 growth. What comes of the
     square of the cubic part of log pi goes by the chain's third cumulants, which are off by `shape`. An order
     of magnitude, and a noisy one: of the difference counts what is beyond chance, sqrt(left^2 - (t stderr)^2).
+
+    Chains that start at a point, as all but `paired` ones do, lack variance at first: over R relaxation times of the
+    slowest direction exp(-2t) of it, 1/(2R) on average, which counts as growth does.
     """
     if law is None or hessian is None or laplace is None:
         return np.zeros(value.shape), np.zeros(value.shape, dtype=bool)
-    growth = law.growth[:, None]
+    lacking = 0.0 if paired else min(0.5 / max(law.relaxations, 0.5), 1.0)
+    growth = law.growth[:, None] + lacking
     factor = np.where(np.any(hessian != 0, axis=(1, 2)), 2.0 * growth + law.shape, growth)
     left = value - laplace
     status, room = (

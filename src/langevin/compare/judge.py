@@ -95,7 +95,9 @@ def judge(
             found = coverage(ends[:, 0], ends[:, 1], np.asarray(truth[part]))
             if found is not None:
                 covers[part] = found
-                halves[part] = float(np.nanmin(np.nanmedian(0.5 * (ends[:, 1] - ends[:, 0]) / sd, axis=0)))
+                width = ((ends[:, 1] - ends[:, 0]) / sd).reshape(len(ends), -1)
+                given = np.isfinite(width).any(axis=0)
+                halves[part] = 0.5 * float(np.min(np.nanmedian(width[:, given], axis=0)))
     both = [np.array([one[part] for one in taken]) for part in ("mean", "sd")]
     pair = np.concatenate(both, axis=1)
     mse["moments"] = relative_mse(pair, np.concatenate([truth["mean"], truth["sd"]]), np.tile(sd, 2))

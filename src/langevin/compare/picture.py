@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from langevin.compare.judge import holds
+from langevin.compare.page import mark
 from langevin.compare.table import Results
 
 # Errors whose colour is too dark for black marks.
@@ -34,7 +34,7 @@ def draw(path: Path, results: Results) -> None:
         bar.set_label("error, in posterior sds")
         axes.set_title(
             f"Root mean squared error of means and sds after {results.size.seconds:g} s of one core\n"
-            "intervals for means: + hold, x do not, o none given",
+            "intervals for means: + hold, x do not, ? the truth is too blunt to tell, o none given",
             fontsize=9,
         )
         figure.savefig(path)
@@ -44,5 +44,6 @@ def _mark(results: Results, target: str, sampler: str) -> tuple[str]:
     cell = results.cells[target, sampler]
     if cell.seconds is None:
         return ("failed" if cell.words.startswith("failed") else "",)
-    covered = cell.seconds.coverage.get("mean")
-    return ("o" if covered is None else "+" if holds(covered) else "x",)
+    if "mean" not in cell.seconds.coverage:
+        return ("o",)
+    return ({"": "+", " (!)": "x", " (?)": "?"}[mark(cell.seconds, "mean", results.references[target])],)

@@ -11,6 +11,8 @@ from jax import lax
 from langevin.kernels.protocol import ExactKernel, LogDensity, accepted
 
 Array = Any
+# Of the largest eigenvalue of a metric that was not positive.
+_LEAST = 1e-2
 
 
 class ManifoldState(NamedTuple):
@@ -34,8 +36,9 @@ class ManifoldMALA(ExactKernel):
     and accept by Metropolis-Hastings: exact with either, at any step and for any metric. The full drift is that of the
     diffusion with density pi and covariance G^-1. `metric` maps the flat vector in which the chain moves to a symmetric
     positive definite (d, d), such as the expected information plus the prior's precision; None is minus the Hessian of
-    the log density, which for a logistic or Poisson regression is that matrix, and elsewhere may fail to be positive:
-    such proposals are refused. Cost: N datum visits a step, with second derivatives (third for the full drift), and
+    the log density, which for a logistic or Poisson regression is that matrix; where it is not positive definite, its
+    eigenvalues count by their size. (A metric of one's own that fails to be positive somewhere keeps the chain out of
+    there, and its law is not pi.) Cost: N datum visits a step, with second derivatives (third for the full drift), and
     O(d^3) beside: on posteriors of one shape `MALA` in `lv.Whitened` coordinates is as good and cheaper.
 
     Girolami and Calderhead, *Riemann manifold Langevin and Hamiltonian Monte Carlo methods* (2011); the drift is that
@@ -71,7 +74,7 @@ class ManifoldMALA(ExactKernel):
         def metric(at: Array) -> Array:
             if self.metric is not None:
                 return self.metric(at)
-            return -jax.jacfwd(lambda t: log_density(t)[1])(at)
+            return _positive(-jax.jacfwd(lambda t: log_density(t)[1])(at))
 
         # Not `symmetrize_input`: the triangle below the diagonal decides, here and in the density of the way back.
         root = jnp.linalg.cholesky(metric(theta), symmetrize_input=False)
@@ -92,6 +95,19 @@ class ManifoldMALA(ExactKernel):
         log_ratio = there.log_density - state.log_density + volume
         log_ratio = log_ratio + 0.5 * jnp.dot(eta, eta) - 0.5 * jnp.dot(back, back) / delta
         return accepted(state, there, log_ratio, log_uniform)
+
+
+def _positive(matrix: Array) -> Array:
+    """The matrix itself where it is positive definite, else that of the sizes of its eigenvalues."""
+
+    def turned(matrix: Array) -> Array:
+        values, vectors = jnp.linalg.eigh(matrix)
+        sizes = jnp.abs(values)
+        # Where one vanishes proposals would have no end along its vector.
+        return (vectors * jnp.maximum(sizes, _LEAST * jnp.max(sizes))) @ vectors.T
+
+    found = jnp.all(jnp.isfinite(jnp.linalg.cholesky(matrix, symmetrize_input=False)))
+    return lax.cond(found, lambda matrix: matrix, turned, matrix)
 
 
 def _solved(root: Array, right: Array) -> Array:
