@@ -10,7 +10,7 @@ what is done; lengths of files beyond that are cut off when a killed import goes
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from io import BytesIO
 from itertools import pairwise
@@ -140,34 +140,46 @@ class _Import:
         from_the_start = journal.row == 0
         saved, read = monotonic(), 0
         with ExitStack() as stack:
-            files = [
-                stack.enter_context(appending(self._shop.bucket(k), rows * size))
-                for k, rows in enumerate(journal.lengths)
-            ]
-            aside = stack.enter_context(ThreadPoolExecutor(1))
-            for batch in _ahead(self._table.batches(self._encoder.names, journal.position), aside):
+            lengths = [rows * size for rows in journal.lengths]
+            files = [stack.enter_context(appending(self._shop.bucket(k), had)) for k, had in enumerate(lengths)]
+            # One batch is read, one becomes numbers, one is sorted and written.
+            reader, writer = (stack.enter_context(ThreadPoolExecutor(1)) for _ in range(2))
+            writing: Future[None] | None = None
+            for batch in _ahead(self._table.batches(self._encoder.names, journal.position), reader):
                 checkpoint("importing: reading the files", read / max(self._table.bytes, 1))
                 records, kept = self._encoder.encoded(batch)
                 bucket = self._throws(journal.row, len(records))
                 journal.row += len(records)
-                if kept is not None:
-                    records, bucket = records[kept], bucket[kept]
-                rows = _bytes(records).take(np.argsort(bucket, kind="stable"), axis=0)
-                ends = np.cumsum(np.bincount(bucket, minlength=self._buckets))
-                for k, (start, stop) in enumerate(pairwise([0, *ends.tolist()])):
-                    if stop > start:
-                        _write(files[k], rows[start:stop])
-                        journal.lengths[k] += stop - start
+                if writing is not None:
+                    writing.result()
+                writing = writer.submit(self._sorted_in, records, bucket, kept, files)
                 if batch.after is not None:
                     journal.position = batch.after
                     if monotonic() - saved > _JOURNAL_SECONDS:
+                        # A journal may not speak of rows that are still on their way.
+                        writing.result()
                         self._shop.save()
                         saved = monotonic()
                 read = batch.read
+            if writing is not None:
+                writing.result()
         if from_the_start:
             self._encoder.check_rounding(journal.row)
         journal.thrown = True
         self._shop.save()
+
+    def _sorted_in(
+        self, records: np.ndarray, bucket: np.ndarray, kept: np.ndarray | None, files: Sequence[BinaryIO]
+    ) -> None:
+        """Appends records to the files of their buckets, in order."""
+        if kept is not None:
+            records, bucket = records[kept], bucket[kept]
+        rows = _bytes(records).take(np.argsort(bucket, kind="stable"), axis=0)
+        ends = np.cumsum(np.bincount(bucket, minlength=self._buckets))
+        for k, (start, stop) in enumerate(pairwise([0, *ends.tolist()])):
+            if stop > start:
+                _write(files[k], rows[start:stop])
+                self._journal.lengths[k] += stop - start
 
     def _throws(self, first: int, count: int) -> np.ndarray:
         """The buckets of rows first ... first+count-1, however these are cut into batches."""
@@ -196,16 +208,23 @@ class _Import:
                 files.append(stack.enter_context(appending(file, done)))
                 if not journal.written:
                     _write(files[-1], np.frombuffer(header, np.uint8))
-            aside = stack.enter_context(ThreadPoolExecutor(1))
-            # The same memory for every bucket: asking the system for new pages would cost as much as filling them.
+            checker, shuffler = (stack.enter_context(ThreadPoolExecutor(1)) for _ in range(2))
+            # While a bucket is written, the next is shuffled; in memory that serves again, as new pages cost much.
             most = max(journal.lengths)
             records = np.empty((most, self._record.itemsize), np.uint8)
-            columns = [np.empty((most, *part.shape), part.dtype) for part in parts]
+            spaces = [[np.empty((most, *part.shape), part.dtype) for part in parts] for _ in range(2)]
+
+            def shuffled(k: int) -> Future[list[np.ndarray]]:
+                space = [column[: journal.lengths[k]] for column in spaces[k % 2]]
+                return shuffler.submit(self._shuffle, k, records[: journal.lengths[k]], space, codes)
+
+            following = [shuffled(k) for k in range(journal.bucket, self._buckets)[:1]]
             for k in range(journal.bucket, self._buckets):
                 checkpoint("importing: writing the columns", journal.written / total)
-                self._shuffle(k, records[: journal.lengths[k]], columns, codes)
-                for c, column in enumerate(column[: journal.lengths[k]] for column in columns):
-                    checksum = aside.submit(crc32, memoryview_of(column), journal.checksums[c])
+                columns = following.pop().result()
+                following += [shuffled(k + 1)] if k + 1 < self._buckets else []
+                for c, column in enumerate(columns):
+                    checksum = checker.submit(crc32, memoryview_of(column), journal.checksums[c])
                     _write(files[c], column)
                     journal.checksums[c] = checksum.result()
                 journal.bucket, journal.written = k + 1, journal.written + journal.lengths[k]
@@ -214,7 +233,9 @@ class _Import:
             for opened in files:
                 os.fsync(opened.fileno())
 
-    def _shuffle(self, k: int, records: np.ndarray, columns: list[np.ndarray], codes: list[np.ndarray | None]) -> None:
+    def _shuffle(
+        self, k: int, records: np.ndarray, columns: list[np.ndarray], codes: list[np.ndarray | None]
+    ) -> list[np.ndarray]:
         """Fills the columns with the rows of a bucket in random order, by way of its records."""
         count = len(records)
         with open(self._shop.bucket(k), "rb") as file:
@@ -227,6 +248,7 @@ class _Import:
             for c, (column, final) in enumerate(zip(columns, codes, strict=True)):
                 values = rows[f"c{c}"]
                 column[start:stop] = values if final is None else final[values]
+        return columns
 
     def describe(self, origin: dict[str, Any]) -> None:
         """Writes the manifest."""
