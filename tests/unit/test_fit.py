@@ -1,4 +1,4 @@
-"""`lv.fit`: families against SciPy's densities, designs, priors, predictions, and errors that name the fix."""
+"""`lv.fit`: designs, predictions, groups, and errors that name the fix."""
 
 import re
 from decimal import Decimal
@@ -8,133 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy import stats
 
 import langevin as lv
 from langevin.regression.design import design
-from langevin.regression.families import FAMILIES, cuts
+from langevin.regression.families import FAMILIES
 from langevin.regression.model import Model
 from langevin.regression.preparing import prepared
-from langevin.regression.priors import Prior, read, together
 from langevin.regression.reading import Question, coded, levels_of
 from langevin.regression.summary import Summary
-
-pandas = pytest.importorskip("pandas")
-pytest.importorskip("formulaic")
-
-RNG = np.random.default_rng(0)
-N = 400
-TABLE = pandas.DataFrame(
-    {
-        "x": RNG.standard_normal(N),
-        "year": 2013 + RNG.integers(0, 12, N),
-        "colour": RNG.choice(["red", "green", "blue"], N),
-        "town": RNG.choice(["a", "b", "c", "d"], N),
-    }
-)
-ETA = 0.5 + 1.2 * TABLE.x - 0.1 * (TABLE.year - 2018)
-TABLE["y"] = ETA + RNG.standard_normal(N)
-TABLE["late"] = RNG.random(N) < 1 / (1 + np.exp(-ETA))
-TABLE["count"] = RNG.poisson(np.exp(0.3 * ETA))
-LOG = {"log sigma": np.log(0.7), "log nu": np.log(5.0), "log phi": np.log(3.0), "cuts": jnp.array([-1.0, 0.3, 0.2])}
-
-
-def difference(name, ys, eta=0.4):
-    """log density of each y less that of the first: constants cancel."""
-    found = np.array([FAMILIES[name].log_density(jnp.asarray(eta), jnp.asarray(y), LOG) for y in ys])
-    return found - found[0]
-
-
-@pytest.mark.parametrize(
-    ("name", "ys", "logs"),
-    [
-        ("gaussian", [0.0, 1.0, -2.0], lambda y: stats.norm(0.4, 0.7).logpdf(y)),
-        ("student", [0.0, 1.0, -2.0], lambda y: stats.t(5.0, 0.4, 0.7).logpdf(y)),
-        ("bernoulli", [0.0, 1.0], lambda y: stats.bernoulli(1 / (1 + np.exp(-0.4))).logpmf(y)),
-        ("poisson", [0.0, 1.0, 7.0], lambda y: stats.poisson(np.exp(0.4)).logpmf(y) + special(y)),
-        ("negative-binomial", [0.0, 1.0, 7.0], lambda y: stats.nbinom(3, 3 / (3 + np.exp(0.4))).logpmf(y) + special(y)),
-    ],
-)  # fmt: skip
-def test_densities_are_those_of_scipy(name, ys, logs):
-    expected = np.array([logs(y) for y in ys])
-    assert_allclose(difference(name, ys), expected - expected[0], rtol=2e-5, atol=2e-5)
-
-
-def special(y):
-    """log y!, which a likelihood leaves out."""
-    from scipy.special import gammaln
-
-    return gammaln(y + 1.0)
-
-
-def test_the_student_law_has_its_constant_in_nu():
-    """nu is a parameter, so what depends on it must be there."""
-    for nu in (3.0, 30.0):
-        more = {**LOG, "log nu": jnp.float32(np.log(nu))}
-        found = float(FAMILIES["student"].log_density(0.4, 1.0, more)) - 0.5 * np.log(np.pi)
-        assert_allclose(found, stats.t(nu, 0.4, 0.7).logpdf(1.0), rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["ordinal", "categorical"])
-def test_probabilities_of_levels_sum_to_one_and_match_the_density(name):
-    family, eta = FAMILIES[name], jnp.asarray(0.4) if name == "ordinal" else jnp.asarray([0.4, -1.0, 2.0])
-    probabilities = np.asarray(family.mean(eta, LOG))
-    assert_allclose(probabilities.sum(), 1.0, rtol=1e-6)
-    logs = [float(family.log_density(eta, jnp.asarray(level), LOG)) for level in range(4)]
-    assert_allclose(np.exp(logs), probabilities, rtol=1e-5)
-    assert np.all(np.diff(cuts(LOG)) > 0)
-
-
-def test_binomial_counts_weigh_like_their_trials():
-    one = FAMILIES["binomial"].log_density(0.4, jnp.array([3.0, 10.0]), {})
-    many = 3 * FAMILIES["bernoulli"].log_density(0.4, 1.0, {}) + 7 * FAMILIES["bernoulli"].log_density(0.4, 0.0, {})
-    assert_allclose(float(one), float(many), rtol=1e-6)
-
-
-def test_priors_are_as_written():
-    values = jnp.array([0.5, -2.0, 9.0])
-    found = together([Prior("normal", (1.0, 2.0)), read("x", "student_t(4, 0, 1.5)"), read("x", "flat()")])(values)
-    expected = stats.norm(1, 2).logpdf(0.5) + stats.t(4, 0, 1.5).logpdf(-2.0)
-    constant = stats.norm(1, 2).logpdf(1.0) + stats.t(4, 0, 1.5).logpdf(0.0)
-    assert_allclose(float(found), expected - constant, rtol=1e-5)
-
-
-def test_the_linear_predictor_is_on_the_scale_of_the_data():
-    found = design("y ~ x + year + C(colour)", TABLE)
-    x, z = found.matrices(TABLE)
-    assert found.names == ["Intercept", "x", "year", "C(colour)[T.green]", "C(colour)[T.red]"]
-    model = Model.of(found, FAMILIES["gaussian"], Summary.of(x, z, TABLE.y.to_numpy(), np.zeros(N)), (), None)
-    beta = np.array([200.0, 1.0, -0.1, 0.3, 0.2])
-    theta = {"coefficients": jnp.asarray(beta, jnp.float32), "log sigma": jnp.float32(0.0)}
-    eta = model.predictor(theta, model.rows(x, z, np.zeros(N)))
-    # Centred columns: what is left of float32 is the sum 200 - 0.1 * 2018.
-    assert_allclose(np.asarray(eta), x @ beta, atol=1e-4)
-
-
-def test_the_default_prior_is_about_the_intercept_at_the_means():
-    found = design("y ~ x + year", TABLE)
-    x, z = found.matrices(TABLE)
-    y = TABLE.y.to_numpy()
-    model = Model.of(found, FAMILIES["gaussian"], Summary.of(x, z, y, np.zeros(N)), (), None)
-
-    def log_prior(beta):
-        return model.log_prior({"coefficients": jnp.asarray(beta, jnp.float32), "log sigma": jnp.float32(0.3)})
-
-    u, sd, centre = y.std(), x[:, 1:].std(axis=0), x[:, 1:].mean(axis=0)
-    beta = np.array([20.0, 0.8, -0.01])
-    at_means = beta[0] + centre @ beta[1:]
-    expected = stats.norm(y.mean(), 2.5 * u).logpdf(at_means) + stats.norm(0, 2.5 * u / sd).logpdf(beta[1:]).sum()
-    zero = stats.norm(y.mean(), 2.5 * u).logpdf(0.0) + stats.norm(0, 2.5 * u / sd).logpdf(0.0).sum()
-    assert_allclose(float(log_prior(beta) - log_prior(np.zeros(3))), expected - zero, rtol=1e-4)
-
-
-def test_without_an_intercept_priors_have_room_for_the_mean():
-    question = Question("y ~ 0 + town", "gaussian", None, None, None, None, None, "refuse", "integrate", None)
-    far = TABLE.assign(y=TABLE.y + 1000)
-    ready = prepared(question, far)
-    u = np.sqrt(np.mean(far.y**2))
-    assert_allclose(ready.model.priors["town[a]"].numbers, (0.0, 2.5 * u / np.std(far.town == "a")))
-    assert_allclose(ready.theta_0["log sigma"], np.log(u), rtol=1e-6)
+from tests.unit.regressions import RNG, TABLE, N, pandas
 
 
 @pytest.fixture(scope="module")
@@ -370,50 +252,6 @@ def test_a_group_of_counts_of_trials_is_a_group_of_their_trials():
     one = binomial.log_joint(theta, jnp.array([0.7]), {**whole, "y": np.stack([k, n], axis=1)})
     many = bernoulli.log_joint(theta, jnp.array([0.7]), {**each, "y": np.array([1.0, 0.0, 0.0, 1.0, 1.0])})
     assert_allclose(float(one), float(many), rtol=1e-6)
-
-
-def test_the_command_fits_and_prints(tmp_path):
-    typer = pytest.importorskip("typer.testing")
-    from langevin.cli import app
-
-    TABLE.to_csv(tmp_path / "table.csv", index=False)
-    run = typer.CliRunner().invoke
-    found = run(app, ["fit", str(tmp_path / "table.csv"), "y ~ x", "--passes", "40", "--prior", "x=normal(0, 1)",
-                      "--out", str(tmp_path / "out")])  # fmt: skip
-    assert found.exit_code == 0 and "log sigma" in found.output and "Status ok" in found.output
-    summary = pandas.read_csv(tmp_path / "out" / "summary.csv", index_col=0)
-    assert summary.index.tolist() == ["Intercept", "x", "log sigma"] and "q97.5" in summary
-
-
-@pytest.mark.parametrize(
-    ("content", "call", "said"),
-    [
-        ("x,y\n1,2\n", ["y ~ z"], "'z' is neither. Columns are 'x', 'y'."),
-        ("x,y\n1,2\n", ["y ~ x", "--prior", "x"], "--prior must be NAME=LAW"),
-        ("x,y\n1,2\n,3\n", ["y ~ x"], "leave these rows out with --drop-missing"),
-        ("x,y\n1,2\n2,3\nmany,4\n", ["y ~ x"], "'x' must hold numbers, got 'many' in row 2"),
-        ("x,y\n1,1\n2,1\n", ["y ~ x", "--family", "bernoulli"], "both must occur for family 'bernoulli', got 1."),
-        ("x,x,y\n1,1,2\n", ["y ~ x"], "got 'x' twice"),
-        ("", ["y ~ x"], "the file is empty"),
-        ("x,y\n", ["y ~ x"], "at least one row"),
-        ("x,y\n1,2\n", ["y ~ x +"], "formula must be readable"),
-        ("x,y\n1,2\n", ["y ~ x | z"], "Write (1 | town)"),
-        ("x,y\n1,2\n", ["y ~ logg(x)"], "'logg' is neither"),
-        (None, ["y ~ x"], "No such file or directory"),
-    ],
-)
-def test_the_command_says_what_is_wrong_in_one_line(content, call, said, tmp_path):
-    typer = pytest.importorskip("typer.testing")
-    from langevin.cli import app
-
-    file = tmp_path / "table.csv"
-    if content is not None:
-        file.write_text(content)
-    refused = typer.CliRunner().invoke(app, ["fit", str(file), *call])
-    assert refused.exit_code == 2 and said in refused.output
-    assert refused.output.startswith("Error: ") and refused.output.count("\n") == 1
-    shown = typer.CliRunner().invoke(app, ["fit", str(file), *call, "--debug"])
-    assert shown.exit_code == 2 and "Traceback" in shown.output
 
 
 @pytest.mark.slow
