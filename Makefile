@@ -19,7 +19,7 @@ help:
 	@echo "make lint       style, formatting and types"
 	@echo "make format     rewrite the files as 'make lint' wants them"
 	@echo "make bench      measure speed against other libraries"
-	@echo "make compare    rank every sampler here and those of three other libraries (an hour), into build/compare"
+	@echo "make compare    rank every sampler here and those of four other libraries (an hour), into build/compare"
 	@echo "make docs       the documentation, into build/docs"
 	@echo "make dist       wheel and source archive, into dist, and a look whether the wheel works in an empty environment"
 	@echo "make peers      compare lv.fit with Bambi, PyMC and statsmodels, which get .venv-peers (half an hour)"
@@ -45,7 +45,7 @@ $(VENV)/.installed-bench: $(VENV)/.installed
 
 $(VENV)/.installed-compare: $(VENV)/.installed
 	@echo "installing the samplers of other libraries and the data to compare on"
-	@$(PIP) -e '.[compare]' torch==2.13.0 posteriors==0.1.3
+	@$(PIP) -e '.[compare]' torch==2.13.0 posteriors==0.1.3 tensorflow==2.21.0 tensorflow-probability==0.25.0 tf-keras==2.21.0
 	@touch $@
 
 $(VENV)/.installed-ray: $(VENV)/.installed

@@ -49,6 +49,12 @@ def without_prior(problem: Problem) -> str | None:
     return None if problem.prior_sd is not None else "its prior is not Gaussian"
 
 
+def not_written(language: str) -> Callable[[Problem], str | None]:
+    """For samplers whose likelihoods are written anew here."""
+    written = ("logistic", "poisson", "location", "linear")
+    return lambda problem: None if problem.family in written else f"its likelihood is not written in {language} here"
+
+
 def not_logistic(problem: Problem) -> str | None:
     """For samplers that need a bound on how fast the likelihood of a datum changes."""
     return None if problem.family == "logistic" else "no bound on the likelihood of a datum is known"

@@ -15,7 +15,10 @@ from langevin.compare.samplers import SAMPLERS
 from langevin.compare.table import Cell, Results
 from langevin.compare.targets import TARGETS, problem
 
-PACKAGES = ("langevin", "jax", "blackjax", "numpyro", "optax", "torch", "posteriors", "arviz-stats")
+PACKAGES = (
+    "langevin", "jax", "blackjax", "numpyro", "optax", "torch", "posteriors", "tensorflow", "tensorflow-probability",
+    "arviz-stats",
+)  # fmt: skip
 FIRST_MARK, LAST_MARK = "<!-- compare tables", "<!-- end of the tables"
 # A truth that is off by this part of a half-width, 1.96/5 standard errors, takes two percent off the coverage.
 _SHARP = 5.0

@@ -19,12 +19,6 @@ _PORTION, _BURN_IN = 64, 0.1
 _FORGOTTEN = 0.1
 
 
-def not_written(problem: Problem) -> str | None:
-    """Likelihoods that are written in PyTorch here."""
-    written = ("logistic", "poisson", "location", "linear")
-    return None if problem.family in written else "its likelihood is not written in PyTorch here"
-
-
 def _log_likelihood(family: str, theta: Any, batch: Any) -> Any:
     """Log likelihoods (chains, rows) of theta (chains, d)."""
     import torch

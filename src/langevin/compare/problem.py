@@ -23,7 +23,7 @@ class Problem:
     """A target on a flat vector theta, its data, and its name in the table.
 
     `prior_sd` is given where the prior is N(0, prior_sd^2), which the samplers of Crank and Nicolson need. `family`
-    and `data = (x, y)` let PyTorch write the likelihood anew, and bound it where it is logistic.
+    and `data = (x, y)` let PyTorch and TensorFlow write the likelihood anew, and bound it where it is logistic.
     """
 
     name: str

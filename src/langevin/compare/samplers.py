@@ -1,13 +1,14 @@
 """The catalogue of contestants: ours, then peers', each with one line on how it is set."""
 
 import langevin as lv
-from langevin.compare import peer_blackjax, peer_numpyro, peer_posteriors, planned
+from langevin.compare import peer_blackjax, peer_numpyro, peer_posteriors, peer_tfp, planned
 from langevin.compare import settings as by
-from langevin.compare.contestant import Contestant, few_rows, not_logistic, without_prior
+from langevin.compare.contestant import Contestant, few_rows, not_logistic, not_written, without_prior
 from langevin.compare.ours import built
 
 _OURS, _BLACKJAX, _NUMPYRO, _POSTERIORS = "langevin", "blackjax", "NumPyro", "posteriors"
 _TORCH = "pip install torch==2.13.0 posteriors==0.1.3 (a CPU build of torch; other builds bring gigabytes)"
+_TENSORFLOW = "pip install tensorflow==2.21.0 tensorflow-probability==0.25.0 tf-keras==2.21.0 (two gigabytes)"
 _NOTHING = "nothing is set"
 _BALANCED = "minibatches; the step that balances the kernel's stated bias with its noise for the steps that fit"
 _LAPLACE = f"{_BALANCED}; in Laplace units"
@@ -134,9 +135,18 @@ _ALL = (
             peer_posteriors.sampler(name),
             ("torch", "posteriors", "arviz_stats"),
             _TORCH,
-            peer_posteriors.not_written,
+            not_written("PyTorch"),
         )
         for name in ("sgld", "sghmc")
+    ),
+    Contestant(
+        "tfp-psgld",
+        "TensorFlow Probability",
+        "RMSprop over a thousand steps; its Gamma is zero when it runs; from the mode, psgld's step; bars by ArviZ",
+        peer_tfp.psgld,
+        ("tensorflow", "tensorflow_probability", "tf_keras", "arviz_stats"),
+        _TENSORFLOW,
+        not_written("TensorFlow"),
     ),
 )
 

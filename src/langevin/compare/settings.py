@@ -7,7 +7,7 @@ import numpy as np
 
 import langevin as lv
 from langevin.compare.ours import Setting, Settle
-from langevin.compare.problem import Problem
+from langevin.compare.problem import Floats, Problem
 from langevin.compare.steps import MOST_ROWS, balanced, gradient_noise, scores
 
 _ADAPTING = 300
@@ -38,13 +38,13 @@ def whitened(kernel: Any, gradient: Gradient | None = None, most: float = np.inf
             part, rows, level = gradient(problem, anchor)
             noise = level * np.eye(d)
         delta = min(balanced(kernel, np.eye(d), noise, steps), most)
-        visits = _set_up(problem, anchor)
+        visits = set_up(problem, anchor)
         return Setting(kernel, lv.Constant(delta), visits, part, rows, lv.Whitened.by(anchor))
 
     return settle
 
 
-def _set_up(problem: Problem, anchor: lv.Anchor) -> float:
+def set_up(problem: Problem, anchor: lv.Anchor) -> float:
     """Datum visits of the anchor and of the measurement of the noise."""
     return anchor.cost + min(problem.num_data, MOST_ROWS)
 
@@ -80,19 +80,24 @@ def fisher(problem: Problem, anchor: lv.Anchor, seed: int, steps: float) -> Sett
     delta = 2.0 * balanced(lv.SGLD(), np.eye(problem.dimension), noise, steps)
     # A thousand small steps gather its matrix before larger ones are taken.
     schedule = lv.Custom(lambda m: np.where(np.asarray(m) > 1000, delta, 0.5 * delta))
-    visits = _set_up(problem, anchor)
+    visits = set_up(problem, anchor)
     return Setting(lv.SGFS(), schedule, visits, lv.Minibatch(), lv.WithReplacement(n), lv.Whitened.by(anchor))
 
 
 def preconditioned(problem: Problem, anchor: lv.Anchor, seed: int, steps: float) -> Setting:
     """RMSprop's diagonal with its whole past, Gamma included; SGLD's step in the units that it will find."""
-    n, d = problem.batch_size, problem.dimension
-    noise = gradient_noise(problem, anchor.theta, np.eye(d), n)
-    size = np.sqrt(np.diagonal(noise) + np.diagonal(anchor.precision))
-    root = np.diag(size**-0.5)
-    delta = balanced(lv.SGLD(), root @ anchor.precision @ root, root @ noise @ root, steps)
-    kernel = lv.PreconditionedSGLD(decay=1.0, floor=float(0.1 * size.min()))
-    return Setting(kernel, lv.Constant(delta), _set_up(problem, anchor), subsample=lv.WithReplacement(n))
+    delta, squares = mean_squares(problem, anchor, steps)
+    kernel = lv.PreconditionedSGLD(decay=1.0, floor=float(0.1 * np.sqrt(squares.min())))
+    rows = lv.WithReplacement(problem.batch_size)
+    return Setting(kernel, lv.Constant(delta), set_up(problem, anchor), subsample=rows)
+
+
+def mean_squares(problem: Problem, anchor: lv.Anchor, steps: float) -> tuple[float, Floats]:
+    """SGLD's balanced step in the units of RMSprop, and the mean squares of gradients (d,) that these are made of."""
+    noise = gradient_noise(problem, anchor.theta, np.eye(problem.dimension), problem.batch_size)
+    squares = np.diagonal(noise) + np.diagonal(anchor.precision)
+    root = np.diag(squares**-0.25)
+    return balanced(lv.SGLD(), root @ anchor.precision @ root, root @ noise @ root, steps), squares
 
 
 def weighted(stratify: bool) -> Settle:
