@@ -13,8 +13,9 @@ from langevin.limits import checkpoint
 PyTree = Any
 
 # Up to this many parameters the whole Hessian of a chunk, by the program that the search for the mode has compiled;
-# beyond, its product with one direction.
-_WHOLE_UP_TO = 64
+# beyond, its products with some random directions. They leave the weight of a row an error of sqrt(2/32), a quarter;
+# along a single one an ordinary row among thousands weighs ten to twenty times as much as it does.
+_WHOLE_UP_TO, _DIRECTIONS = 64, 32
 # Chunks that are looked into, and pieces of one at most: the fewer rows beside it, the more a heavy one stands out.
 # A device call works on 256 rows or fewer in the same time.
 _CHUNKS, _PIECES, _FEWEST_ROWS, _MOST_ROWS = 8, 128, 16, 256
@@ -25,25 +26,29 @@ def heaviest_row(passes: Passes, anchor: Anchor, rng: np.random.Generator) -> fl
 
     All of them add up to d, less what the prior adds, so d/N is ordinary. The chunks with the largest means are looked
     into by pieces, and the heaviest piece by halves. What stands out of a piece is found; three such rows rule the
-    noise of a minibatch from a = sqrt(d/3N) on, five times the scatter of pieces or so. Beyond 64 parameters along one
-    random direction, z'L' Hess_i L z. Cost: a pass, and up to eight chunks more.
+    noise of a minibatch from a = sqrt(d/3N) on, five times the scatter of pieces or so. Beyond 64 parameters a is the
+    mean of z'L' Hess_i L z over random z: some choose the row, others weigh it, since it was chosen for being heavy
+    along the first. Cost: a pass, and up to eight chunks more.
     """
     if passes.source is None:
         return 0.0
     d = anchor.layout.size
     whole = d <= _WHOLE_UP_TO
-    directions = np.eye(d) if whole else (anchor.root[0] @ rng.standard_normal((d, 1))).T
 
-    def weight(batch: PyTree, first: int, stop: int) -> float:
+    def drawn() -> np.ndarray:
+        return np.eye(d) if whole else (anchor.root[0] @ rng.standard_normal((d, _DIRECTIONS))).T
+
+    def weight(batch: PyTree, first: int, stop: int, directions: np.ndarray) -> float:
         """Of rows first ... stop-1 of a chunk."""
         products = np.asarray(passes.differentiate(anchor.theta, directions, batch, first, stop)[1][2])
-        return -float(np.sum(products * (anchor.covariance if whole else directions)))
+        return -float(np.sum(products * (anchor.covariance if whole else directions / _DIRECTIONS)))
 
+    choosing = drawn()
     chunks: list[tuple[float, int, PyTree]] = []
     lock = Lock()
 
     def chunk(batch: PyTree, seen: int) -> np.ndarray:
-        mean = weight(batch, seen, passes.chunk) / (passes.chunk - seen)
+        mean = weight(batch, seen, passes.chunk, choosing) / (passes.chunk - seen)
         with lock:
             chunks.append((mean, seen, batch))
             # Ties are between chunks that are as heavy: whichever is kept, the answer is the same.
@@ -61,12 +66,13 @@ def heaviest_row(passes: Passes, anchor: Anchor, rng: np.random.Generator) -> fl
         checkpoint(passes.doing)
         for first in range(seen, passes.chunk, piece):
             stop = min(first + piece, passes.chunk)
-            found = weight(batch, first, stop)
+            found = weight(batch, first, stop, choosing)
             if found > best:
                 best, at = found, (batch, first, stop)
     batch, first, stop = at
     while stop - first > 1:
         middle = (first + stop) // 2
-        lower = weight(batch, first, middle)
+        lower = weight(batch, first, middle, choosing)
         first, stop, best = (first, middle, lower) if lower > best - lower else (middle, stop, best - lower)
+    best = best if whole else weight(batch, first, stop, drawn())
     return best if np.isfinite(best) else np.inf
