@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
 
 from langevin.anchor import Anchor
-from langevin.anchor.passes import Passes, block_size
+from langevin.anchor.passes import Passes
 from langevin.anchor.roots import product, pull, push
 from langevin.data.source import DataSource
 from langevin.forces import forces
@@ -18,8 +16,9 @@ from langevin.heaviest import heaviest_row
 from langevin.limits import checkpoint, set_up
 from langevin.mistakes import check_rows
 from langevin.precision import apart
-from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON, own_programs
-from langevin.target import Layout, Repeated, Target, numbers
+from langevin.rows import derivatives, remainder
+from langevin.startup import own_programs
+from langevin.target import Target, numbers
 
 PyTree = Any
 
@@ -85,14 +84,10 @@ def pilot(target: Target, source: DataSource | None, anchor: Anchor, seed: int) 
     dense, d = anchor.dense, anchor.layout.size
     rng = np.random.default_rng([seed, _STREAM])
     many = dense and d > _ALL_ROWS_FROM
-    groups, draws = (_GROUPS, 2 if many else _DRAWS) if dense else (_GROUPS_NOT_DENSE, _DRAWS_NOT_DENSE)
+    groups, draws, at_once, rows = sizes(target, source, anchor)
     half = rng.standard_normal((groups, draws // 2, d))
     num_data = 0 if source is None else source.num_data
-    each = 1 if source is None else numbers(target.log_likelihood, source.arrays)
-    rows = min(num_data, _num_rows(d, dense), max(_MOST_NUMBERS // each, _FEWEST_GROUPS))
     picked = [rng.choice(num_data, rows, replace=False, shuffle=False) for _ in range(groups)] if num_data else []
-    # All draws of a group at once, or one pair after the other where their tables would be large.
-    at_once = draws if rows * d <= _MOST_FLOATS else 2
     twin, found, curvatures = apart(target), [], [0.0, 0.0]
     with own_programs(), jax.enable_x64(True), np.errstate(all="ignore"):
         for g in range(groups):
@@ -120,6 +115,19 @@ def pilot(target: Target, source: DataSource | None, anchor: Anchor, seed: int) 
     return Pilot(ess, **scattered, spread=spread, outside=outside, cost=cost, by_parameter=True, heaviest=heaviest)
 
 
+def sizes(target: Target, source: DataSource | None, anchor: Anchor) -> tuple[int, int, int, int]:
+    """Groups of draws, draws of a group, draws that are looked at together, and rows that each group sees."""
+    dense, d = anchor.dense, anchor.layout.size
+    few = 2 if d > _ALL_ROWS_FROM else _DRAWS
+    groups, draws = (_GROUPS, few) if dense else (_GROUPS_NOT_DENSE, _DRAWS_NOT_DENSE)
+    rows = 0
+    if source is not None:
+        affordable = max(_MOST_NUMBERS // numbers(target.log_likelihood, source.arrays), _FEWEST_GROUPS)
+        rows = min(source.num_data, _num_rows(d, dense), affordable)
+    # All draws of a group at once, or one pair after the other where their tables would be large.
+    return groups, draws, draws if rows * d <= _MOST_FLOATS else 2, rows
+
+
 def _num_rows(d: int, dense: bool) -> int:
     """Rows a draw: the likelihood's remainder has noise (d/N)^(3/2) N / sqrt(rows), which must stay below its size."""
     if dense:
@@ -138,15 +146,12 @@ def _measured(
     u = push(root, z)
     centre = np.broadcast_to(anchor.theta, u.shape)
     points, directions = np.concatenate([anchor.theta + u, centre]), np.concatenate([np.zeros_like(u), u])
-    compiled = _soon if isinstance(target.log_likelihood, Repeated) else _quickly
-    prior, likelihood = jax.tree.map(
-        np.asarray, compiled(target, anchor.layout, points, directions if dense else None, batch)
-    )
-    _, _, value, grad = _remainder(prior, u)
+    prior, likelihood = derivatives(target, anchor.layout, points, directions if dense else None, batch)
+    _, _, value, grad = remainder(prior, u)
     value = value if dense else value + 0.5 * np.sum(z**2, axis=1)
     row_noise = np.zeros(len(z))
     if batch is not None:
-        plain, along, values, terms = _remainder(likelihood, u[:, None])
+        plain, along, values, terms = remainder(likelihood, u[:, None])
         check_rows(plain, likelihood[0][0])
         value, grad = value + num_data * values.mean(axis=1), grad + num_data * terms.mean(axis=1)
         rows = values.shape[1]
@@ -169,48 +174,6 @@ def _measured(
     paired = np.where(both[:, None, None], corrected.reshape(-1, 2, 2, d).mean(axis=1), 0.0)
     moments = (np.sum(both, dtype=float), np.sum(paired, axis=0), np.sum(paired**2, axis=0))
     return np.where(inside, value, -np.inf), row_noise, moments, noise
-
-
-def _derivatives(target: Target, layout: Layout, points: Any, directions: Any, batch: PyTree) -> tuple[list, list]:
-    """[value, gradient, slope, Hessian times direction] at each point: of the log prior, and of each row's term."""
-
-    def at(point_and_direction: tuple) -> tuple[list, list]:
-        point, direction = point_and_direction
-
-        def parts(function: Any) -> list:
-            value_and_grad = jax.value_and_grad(lambda t: function(layout.unravel(t)))
-            if direction is None:
-                return list(value_and_grad(point))
-            return [*chain(*jax.jvp(value_and_grad, (point,), (direction,)))]
-
-        def term(row: PyTree) -> list:
-            return parts(lambda theta: target.log_likelihood(theta, row))
-
-        prior = parts(target.log_prior)
-        if batch is None:
-            return prior, []
-        # A few groups at a time where each is worked through many times: tables of all would leave the cache.
-        return prior, lax.map(term, batch, batch_size=few) if few < rows else jax.vmap(term)(batch)
-
-    rows = 0 if batch is None else jax.tree.leaves(batch)[0].shape[0]
-    few = rows if batch is None else next(b for b in range(block_size(target, batch), 0, -1) if rows % b == 0)
-    return lax.map(at, (points, directions)) if few < rows else jax.vmap(at)((points, directions))
-
-
-_quickly = jax.jit(_derivatives, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
-_soon = jax.jit(_derivatives, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
-
-
-def _remainder(parts: list[np.ndarray], u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Gradient at centre + u, Hessian at the centre times u, and value and gradient beyond the Taylor polynomial.
-
-    The gradient's polynomial is of first order, or of zeroth order where no Hessian is known.
-    """
-    (value, value_0), (grad, grad_0) = (np.split(part, 2) for part in parts[:2])
-    if len(parts) == 2:
-        return grad, grad - grad_0, value - value_0 - np.sum(grad_0 * u, axis=-1), grad - grad_0
-    slope, along = (part[len(value) :] for part in parts[2:])
-    return grad, along, value - value_0 - slope - 0.5 * np.sum(along * u, axis=-1), grad - grad_0 - along
 
 
 def _orders(anchor: Anchor) -> tuple[str, ...]:

@@ -93,3 +93,17 @@ def test_steps_beyond_stability_are_called_biased_without_a_warning():
     )  # fmt: skip
     for method in ("raw", "corrected"):
         assert all(part.status != "ok" for part in lv.estimate(ledger, method).values())
+
+
+def test_a_phi_that_is_singular_at_the_mode_alone_has_an_expectation():
+    normal = lv.Target(lambda t: -0.5 * jnp.sum(t**2))
+    result = lv.sample(normal, None, jnp.ones(2), passes=4000, progress=False)
+    found = result.expectation(lambda t: jnp.log(jnp.abs(t[0])))
+    # E log |z| = -(log 2 + Euler's constant)/2, at a false alarm of 1e-9.
+    lower, upper = found.interval(1.0 - 1e-9)
+    assert found.status == "uncorrected" and lower < -0.5 * (np.log(2.0) + np.euler_gamma) < upper
+    with pytest.raises(ValueError, match="phi must return an array"):
+        result.expectation(lambda t: None)
+    for wrong in ((), "a", [[0.1]]):
+        with pytest.raises(ValueError, match="probabilities must be numbers"):
+            result.quantiles(wrong)

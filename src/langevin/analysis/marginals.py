@@ -52,7 +52,12 @@ def quantiles(ledger: "Ledger", probabilities: ArrayLike = (0.025, 0.5, 0.975)) 
         >>> lv.quantiles(result.ledger, (0.025, 0.975)).value.shape
         (2, 3)
     """
-    p = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
+    try:
+        p = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
+    except (TypeError, ValueError):
+        p = np.empty(0)
+    if p.ndim != 1 or not p.size:
+        raise ValueError(f"probabilities must be numbers in (0, 1), got {probabilities!r}. Try (0.025, 0.5, 0.975).")
     return _across_gaps(linear(ledger, p), p[:, None])
 
 

@@ -67,6 +67,12 @@ ALL = (
         "Take more nodes: lv.marginal(..., nodes=...).",
     ),
     Status(
+        "rounding",
+        "the log density loses digits in float32, which moves the numbers by more than the error bars hold",
+        "Write it without differences of large numbers (log-gamma functions, most often), or sample with "
+        "method='exact', which then computes it in float64.",
+    ),
+    Status(
         "bias_dominates",
         "the estimated bias is larger than the standard error",
         "Steps fall as a run goes on: extend it, or take smaller ones.",

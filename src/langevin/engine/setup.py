@@ -51,11 +51,12 @@ _MANY_PARAMETERS = 500
 def prepare(target: Target, data: PyTree, theta_0: PyTree, **parts: Any) -> Prepared:
     """Checks the arguments of `run` and builds its program; for a `short` run, compiling counts more than speed.
 
-    `starts`: a flat theta for each chain. All in float32, whatever the user's setting, but densities of exact kernels.
+    `starts`: a flat theta for each chain. All in float32, whatever the user's setting, but densities of exact kernels,
+    which are in float64 where that is the user's setting or `wide`.
     """
     require(isinstance(target, Target), "target", target, "an lv.Target", "lv.Target(log_prior, log_likelihood)")
     # Exact kernels compare densities: whoever has set x64 may need all digits for that.
-    double = isinstance(parts["kernel"], DensityKernel) and wide_setting()
+    double = isinstance(parts["kernel"], DensityKernel) and (parts.get("wide", False) or wide_setting())
     narrow = apart(target) if double else for_float32(target)
     with jax.enable_x64(False):
         prepared = _prepare(target, narrow, data, theta_0, double=double, **parts)
@@ -84,6 +85,7 @@ def _prepare(
     double: bool,
     starts: np.ndarray | None = None,
     short: bool = False,
+    wide: bool = False,
 ) -> Prepared:
     require(isinstance(schedule, Schedule), "schedule", schedule, "a step-size law", "lv.Polynomial(a=1.0, b=50.0)")
     number = isinstance(weight_power, (int, float)) and 0 < weight_power < np.inf

@@ -53,9 +53,19 @@ def _normal(eta: Array, y: Array, more: More) -> Array:
     return -0.5 * ((y - eta) * jnp.exp(-more["log sigma"])) ** 2 - more["log sigma"]
 
 
+def _gamma_excess(x: Array, a: Array) -> Array:
+    """log Gamma(x + a) - log Gamma(x) - a log x, by Stirling's series from x = 10 on: differences of log-gamma
+    functions of large numbers have no digits in float32, and the same error in all rows."""
+    large = jnp.maximum(x, 10.0)
+    ends = [1.0 / (12.0 * end) - 1.0 / (360.0 * end**3) + 1.0 / (1260.0 * end**5) for end in (large + a, large)]
+    series = (large + a - 0.5) * jnp.log1p(a / large) - a + ends[0] - ends[1]
+    small = jnp.minimum(x, 10.0)
+    return jnp.where(x < 10.0, gammaln(small + a) - gammaln(small) - a * jnp.log(small), series)
+
+
 def _student(eta: Array, y: Array, more: More) -> Array:
     nu, z = jnp.exp(more["log nu"]), (y - eta) * jnp.exp(-more["log sigma"])
-    constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * more["log nu"] - more["log sigma"]
+    constant = _gamma_excess(0.5 * nu, 0.5) - 0.5 * np.log(2.0) - more["log sigma"]
     return constant - 0.5 * (nu + 1.0) * jnp.log1p(z * z / nu)
 
 
@@ -69,9 +79,8 @@ def _binary_draw(rng: np.random.Generator, mean: np.ndarray, more: More) -> np.n
 
 def _negative_binomial(eta: Array, y: Array, more: More) -> Array:
     phi = jnp.exp(more["log phi"])
-    # log(1 + exp(.)) through log_sigmoid: the count's share of mean + phi, and phi's.
-    share = eta - more["log phi"]
-    return gammaln(y + phi) - gammaln(phi) + y * log_sigmoid(share) + phi * log_sigmoid(-share)
+    # log(1 + mean/phi) through log_sigmoid.
+    return _gamma_excess(phi, y) + y * eta + (y + phi) * log_sigmoid(more["log phi"] - eta)
 
 
 def _with_zero(eta: Array) -> Array:

@@ -80,9 +80,9 @@ def budget(result: "Result") -> Rows:
     rows: Rows = [("", *(f"{kind}, {which}" for kind in kinds for which in ("median", "largest")))]
     rows.append(("Monte Carlo standard error", *_spread([one.stderr / scale for one in every])))
     rows.append(("bias that is left, estimated", *_spread([np.abs(one.bias) / scale for one in every])))
-    if result.plan.quadrature is not None:
-        of_moments = _spread(list(result.plan.quadrature))
-        rows.append(("of it: quadrature over group effects", *of_moments, *["?"] * (2 * len(kinds) - 4)))
+    for name, moved in result.session.moves.items():
+        words = {"quadrature": "quadrature over group effects", "rounding": "rounding to float32"}[name]
+        rows.append((f"of it: {words}", *_spread(list(moved)), *["?"] * (2 * len(kinds) - 4)))
     rows.append(("half of a 95% interval", *_spread([0.5 * np.ptp(one.interval(), axis=0) / scale for one in every])))
     return rows
 

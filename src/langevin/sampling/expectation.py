@@ -114,6 +114,8 @@ def _check_phi(phi: Callable[..., Any], anchor: Anchor, arrays: PyTree) -> None:
     datum = () if arrays is None else (jax.tree.map(lambda leaf: leaf[0], arrays),)
     jaxpr, _ = traced("phi", phi, (anchor.mode, *datum))
     check_indices("phi", jaxpr, lambda k: None)
+    if not jaxpr.jaxpr.outvars:
+        raise ValueError("phi must return an array or a tree of them, got None. Try lambda theta: theta ** 2.")
     if ignored(jaxpr, range(len(anchor.layout.shapes))):
         raise ValueError(
             "phi must depend on theta, but its value is the same for every theta. Use its first argument, e.g. "
@@ -147,6 +149,9 @@ def _evaluate(
 
     reference = function.reference(layout, anchor, None)
     trace = jnp.zeros_like(reference) if root is None else function.trace_along(layout, anchor, root)
+    # A phi that has no Taylor polynomial at the anchor (as log |theta|) is centred at 0, and not corrected.
+    smooth = jnp.isfinite(reference) & jnp.isfinite(trace)
+    reference, trace = jnp.where(smooth, reference, 0.0), jnp.where(smooth, trace, 0.0)
 
     d = anchor.size
     # The correction is linear in s and in u s': with all of phi's derivatives at hand a row of draws takes one product.
@@ -167,7 +172,7 @@ def _evaluate(
         theta, s, weight = at
         value = jax.vmap(lambda t: function.value(layout, t, reference))(theta)
         bad = ~jnp.isfinite(value).all(axis=1) & (weight > 0.0)
-        return weight @ value, corrected(theta, s, weight), bad.sum()
+        return weight @ value, jnp.where(smooth, corrected(theta, s, weight), 0.0), bad.sum()
 
     lanes = max(_LANES // theta.shape[1], 1)
     return reference, trace, *jax.lax.map(row, (theta, s, weight), batch_size=lanes)

@@ -127,8 +127,8 @@ def after_exact(ledger: "Ledger", survey: Survey, modes: Modes | None, moments: 
         yield Trouble(
             "heavy_tails",
             f"far out the density falls like a power of the distance, so slowly that only moments below "
-            f"{moments:.2g} exist, and an sd with its bar needs {FEWEST_MOMENTS:.0f}. Look at quantiles instead, "
-            f"or use a prior with lighter tails.",
+            f"{max(moments, 0.0):.2g} exist, and an sd with its bar needs {FEWEST_MOMENTS:.0f}. Look at quantiles "
+            f"instead, or use a prior with lighter tails.",
         )
     elif share > _MOST_OF_A_VARIANCE:
         yield Trouble(

@@ -13,10 +13,11 @@ from langevin.errors import AnchorError
 from langevin.limits import set_up
 from langevin.mixed.error import quadrature_error
 from langevin.pilot import Pilot, pilot
+from langevin.rounding import rounding_error
 from langevin.sampling.budget import Budget
 from langevin.sampling.call import Call
 from langevin.sampling.rules import WANTED_STEPS, Rules
-from langevin.sampling.troubles import Trouble, before
+from langevin.sampling.troubles import Trouble, before, held
 from langevin.saving.journal import Journal
 from langevin.survey import Survey, survey
 from langevin.target import Layout, Target
@@ -26,6 +27,8 @@ PyTree = Any
 _MEMORY = 5.0 / 3.0
 # How much a pair's second moment feels that, measured on logistic regressions.
 _STRAYED = 2.5
+# Posterior sds: what rounding moves by less is no reason for float64.
+_SEEN = 1e-3
 # How often the anchor moves to a heavier mode, and by how much: modes of one mass are told apart by rounding.
 _MOST_MOVES, _HEAVIER = 3, 0.5
 # Beyond this dimension an exact run needs the curvature at a mode.
@@ -68,6 +71,8 @@ class Plan:
     setup_seconds: float
     # What more nodes would change in means and sds, (2, d), in posterior sds; None without latent effects.
     quadrature: np.ndarray | None = None
+    # What float32 moves, (2, 2, d): means and sds of runs on minibatches, and of exact ones; in posterior sds.
+    rounding: np.ndarray | None = None
     # What the search for a mode had to say where there is none: the anchor is theta_0 then.
     no_mode: str = ""
 
@@ -85,6 +90,16 @@ class Plan:
     def delta_0(self) -> float:
         """First whitened step."""
         return self.rules.delta_0(self.recorded, self.batch_size)
+
+    @property
+    def wide(self) -> bool:
+        """Whether an exact run computes the density in float64, whatever the user's setting."""
+        return self.rounding is not None and bool(np.any(self.rounding > _SEEN))
+
+    def moves(self, exact: bool) -> dict[str, np.ndarray]:
+        """What is known to move means and sds, (2, d) each, in posterior sds, of a run of either kind."""
+        found = {} if self.quadrature is None else {"quadrature": self.quadrature}
+        return found if exact or self.rounding is None else {**found, "rounding": self.rounding[0]}
 
     @cached_property
     def troubles(self) -> tuple[Trouble, ...]:
@@ -188,6 +203,7 @@ def _made(call: Call, began: float, journal: Journal) -> Plan:
         because="it was asked for",
         setup_cost=anchor.cost + piloted.cost + surveyed.cost,
         quadrature=journal.found("quadrature", lambda: quadrature_error(call.target, call.source, anchor, call.seed)),
+        rounding=journal.found("rounding", lambda: rounding_error(call.target, call.source, anchor, call.seed)),
         no_mode=no_mode,
         setup_seconds=monotonic() - began,
     )
@@ -237,6 +253,8 @@ def _choice(plan: Plan) -> tuple[str, str]:
     anyway: then minibatches gain nothing.
     """
     words = [trouble.status for trouble in plan.troubles if trouble.refused]
+    if plan.rounding is not None and np.any(plan.rounding[0] > held(plan.budget.precision)):
+        words.append("rounding")
     everything = not plan.rules.num_data or plan.batch_size == plan.rules.num_data
     if "hard_bound" in words:
         because = "a hard bound defeats both methods"

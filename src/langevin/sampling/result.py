@@ -25,7 +25,7 @@ from langevin.sampling.expectation import expectation
 from langevin.sampling.mixing import after_exact
 from langevin.sampling.planning import Plan
 from langevin.sampling.session import Session
-from langevin.sampling.troubles import Trouble, after, of_quadrature
+from langevin.sampling.troubles import Trouble, after, of_moves
 from langevin.saving.journal import Journal
 
 if TYPE_CHECKING:
@@ -117,19 +117,17 @@ class Result:
             known = [trouble for trouble in self.plan.troubles if trouble.status != "too_few_batches"]
             found = after(self.ledger, survey, rules, self.session.batch_size, self.session.outside)
         corrected = estimate(self.ledger, "corrected")
-        by_nodes = of_quadrature(
-            self.plan.quadrature, self.plan.budget.precision, corrected["theta.mean"], corrected["theta.sd"]
-        )
-        return tuple(dict.fromkeys([*known, *found, *by_nodes]))
+        moved = of_moves(self.session.moves, self.plan.budget.precision, corrected["theta.mean"], corrected["theta.sd"])
+        return tuple(dict.fromkeys([*known, *found, *moved]))
 
     @cached_property
     def _estimates(self) -> dict[str, Estimate]:
         found = best(self.ledger)
-        if self.plan.quadrature is not None:
-            scale = found["theta.sd"].value
-            for name, error in zip(("theta.mean", "theta.sd"), self.plan.quadrature, strict=True):
-                bias = np.hypot(np.nan_to_num(found[name].bias), error * scale)
-                found[name] = replace(found[name], bias=bias)
+        scale = found["theta.sd"].value
+        for moved in self.session.moves.values():
+            for name, error in zip(("theta.mean", "theta.sd"), moved, strict=True):
+                more = np.hypot(np.nan_to_num(found[name].bias), error * scale)
+                found[name] = replace(found[name], bias=np.where(error > 0.0, more, found[name].bias))
         return {name: self._judged(one) for name, one in found.items()}
 
     @cached_property

@@ -76,6 +76,11 @@ class Session:
         """The precision that the run has reached so far."""
         return self.accuracy[1]
 
+    @property
+    def moves(self) -> dict[str, np.ndarray]:
+        """What is known to move means and sds, (2, d) each, in posterior sds."""
+        return self.plan.moves(self.tuned is not None)
+
     def prepared(self) -> Going:
         """The run, ready to go on from the ledger."""
         assert self.target is not None

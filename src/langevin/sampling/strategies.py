@@ -75,7 +75,7 @@ def exact_call(target: Target, source: DataSource | None, plan: Plan, tuned: Tun
     return _call(
         target, source, plan, tuned.anchor, _KEPT_EXACT_DRAWS, observables={"theta": Moments()},
         kernel=NUTS() if tuned.modes is None else tuned.modes.kernel(tuned.units), gradient=Minibatch(), subsample=None,
-        schedule=Constant(tuned.delta), coordinates=tuned.units, starts=tuned.starts,
+        schedule=Constant(tuned.delta), coordinates=tuned.units, starts=tuned.starts, wide=plan.wide,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """What can stand against a trustworthy answer: each finding with its status, what was seen, and a remedy."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,8 +24,8 @@ _MOST_FAR, _FEW_VISITS = 5e-3, 20
 _MOST_UNVISITED, _VISITED = 1.0, 5e-4
 # First-order gradients leave their noise in the chain: at most this much of the variance goes without a word.
 _MOST_INFLATION = 0.01
-# Quadrature may move a number by this many posterior sds.
-_MOST_QUADRATURE = 0.01
+# What is known to move a number may do so by this many posterior sds.
+_MOST_MOVED = 0.01
 
 
 @dataclass(frozen=True)
@@ -114,18 +114,29 @@ def after(ledger: "Ledger", survey: Survey, rules: Rules, batch_size: int, outsi
         )
 
 
-def of_quadrature(error: np.ndarray | None, precision: float | None, mean: Estimate, sd: Estimate) -> Iterator[Trouble]:
-    """Whether integrating latent effects out leaves more than the error bars hold; `error` as in `Plan.quadrature`.
+def held(precision: float | None) -> float:
+    """What may move a number without a word: a hundredth of a posterior sd, or half the precision asked for."""
+    return _MOST_MOVED if precision is None else min(_MOST_MOVED, 0.5 * precision)
 
-    Intervals have room for it. A hundredth of a posterior sd, or half the precision asked for, needs no word.
+
+_MOVES = {"quadrature": "more quadrature nodes would move", "rounding": "computing in float32 moves"}
+
+
+def of_moves(
+    moves: Mapping[str, np.ndarray], precision: float | None, mean: Estimate, sd: Estimate
+) -> Iterator[Trouble]:
+    """Whether quadrature or rounding leave more than the error bars hold; `moves` as in `Plan.moves`.
+
+    Intervals have room for them.
     """
-    held = _MOST_QUADRATURE if precision is None else min(_MOST_QUADRATURE, 0.5 * precision)
-    if error is not None and np.any(error > np.maximum(np.stack([mean.stderr, sd.stderr]) / sd.value, held)):
-        yield Trouble(
-            "quadrature",
-            f"more quadrature nodes would move a mean by up to {error[0].max():.2g} posterior sds and an sd by up to "
-            f"{error[1].max():.2g}, more than the error bars hold. {BY_WORD['quadrature'].remedy}",
-        )
+    bars = np.maximum(np.stack([mean.stderr, sd.stderr]) / sd.value, held(precision))
+    for status, error in moves.items():
+        if np.any(error > bars):
+            yield Trouble(
+                status,
+                f"{_MOVES[status]} a mean by up to {error[0].max():.2g} posterior sds and an sd by up to "
+                f"{error[1].max():.2g}, more than the error bars hold. {BY_WORD[status].remedy}",
+            )
 
 
 def reach(survey: Survey) -> str:
