@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 import langevin as lv
+from langevin.kernels.manifold import _softened
 from langevin.kernels.protocol import ExactState
 
 FALSE_ALARM = 1e-9
@@ -171,8 +172,9 @@ class NoVolume(lv.ManifoldMALA):
 
 
 @pytest.mark.slow
-def test_control_a_forgotten_volume_is_refused():
-    assert on_student(NoVolume(metric)) > LIMIT + 4
+@pytest.mark.parametrize("full", [False, True])
+def test_control_a_forgotten_volume_is_refused(full):
+    assert on_student(NoVolume(metric, full=full)) > LIMIT + 4
 
 
 def test_the_full_drift_is_the_divergence_of_the_inverse_metric():
@@ -194,9 +196,12 @@ def test_on_a_gaussian_the_hessian_makes_all_scales_one():
     scales = np.array([1e-3, 1.0, 1e3], np.float32)
     ledger = lv.run(
         lv.Target(lambda t: -0.5 * jnp.sum((t / scales) ** 2)), None, scales, kernel=lv.ManifoldMALA(),
-        schedule=lv.Constant(1.0), num_steps=1000, chains=4, progress=False,
+        schedule=lv.Constant(1.0), num_steps=1000, chains=4, progress=False, observables={"squares": lambda t: t**2},
     )  # fmt: skip
     assert ledger.acceptance.sum() / 4000 > 0.7
+    # And they have moved in all directions: a thousand steps of four chains know a mean square to a twentieth or so.
+    found = ledger.values["squares"].sum(axis=(0, 1)) / (4 * ledger.sum_omega.sum())
+    assert np.all(np.abs((found + ledger.columns["squares"].reference) / scales**2 - 1.0) < 0.5)
 
 
 def test_a_metric_of_ones_own_that_is_not_positive_is_refused_and_said():
@@ -220,22 +225,58 @@ def test_bad_arguments_are_named(make, message):
         make()
 
 
-def tail_share(kernel, chains=64):
-    """Share of steps beyond sqrt(7) of a t variable with 7 degrees of freedom, where its curvature has changed sign."""
+def ring_share(kernel, steps, chains=64):
+    """Share of steps of a t variable with 7 degrees of freedom where its curvature has just changed sign."""
     student = lv.Target(lambda t: -4.0 * jnp.sum(jnp.log1p(t**2 / 7.0)))
     ledger = lv.run(
-        student, None, np.zeros(1), kernel=kernel, schedule=lv.Constant(1.0), num_steps=4096, chains=chains, seed=2,
-        observables={"far": lambda t: jnp.sum(t**2 > 7.0).astype(jnp.float32)}, progress=False,
+        student, None, np.zeros(1), kernel=kernel, schedule=lv.Constant(1.0), num_steps=steps, chains=chains, seed=2,
+        observables={"ring": lambda t: jnp.sum((t**2 > 2.4**2) & (t**2 < 2.9**2)).astype(jnp.float32)}, progress=False,
     )  # fmt: skip
-    return ledger.values["far"][:, :, 0].sum(axis=1) / ledger.sum_omega.sum() + ledger.columns["far"].reference
+    return ledger.values["ring"][:, :, 0].sum(axis=1) / ledger.sum_omega.sum() + ledger.columns["ring"].reference
 
 
-def test_a_metric_that_is_not_positive_keeps_no_chain_out():
-    share, truth = tail_share(lv.ManifoldMALA()), 2.0 * stats.t(7).sf(7.0**0.5)
+RING = 2.0 * (stats.t(7).sf(2.4) - stats.t(7).sf(2.9))
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_curvature_that_vanishes_keeps_no_chain_out(full):
+    share = ring_share(lv.ManifoldMALA(full=full), 16384)
     # 1e-9 for a score over 64 independent chains, times at most 4 for skewness.
-    assert abs(share.mean() - truth) < stats.t.isf(0.5e-9, 63) * share.std(ddof=1) / 8.0
+    assert abs(share.mean() - RING) < stats.t.isf(0.5e-9, 63) * share.std(ddof=1) / 8.0
+    # Known to a fiftieth: a chain that comes there a tenth too rarely would be seen.
+    assert share.std(ddof=1) / 8.0 < RING / 50
 
 
-def test_control_one_that_refuses_such_places_never_gets_there():
-    curvature = jax.hessian(lambda t: 4.0 * jnp.sum(jnp.log1p(t**2 / 7.0)))
-    assert np.all(tail_share(lv.ManifoldMALA(metric=curvature), 4) == 0.0)
+def test_control_proposals_without_end_keep_chains_out():
+    sizes = jax.hessian(lambda t: 4.0 * jnp.sum(jnp.log1p(t**2 / 7.0)))
+    share = ring_share(lv.ManifoldMALA(metric=lambda t: jnp.abs(sizes(t)), full=True), 4096)
+    assert share.mean() < 0.5 * RING
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_chains_leave_places_without_curvature_of_their_own(full):
+    def moved(target, theta_0):
+        kernel = lv.ManifoldMALA(full=full)
+        ledger = lv.run(target, None, theta_0, kernel=kernel, schedule=lv.Constant(0.5), num_steps=500, progress=False)
+        return ledger.acceptance.sum()
+
+    # Two equal negative eigenvalues, whose eigenvectors have no derivative; and none at all.
+    assert moved(STUDENT, np.full(2, 3.0, np.float32)) > 50
+    assert moved(lv.Target(lambda t: -jnp.sum(t**4)), np.zeros(2, np.float32)) > 50
+
+
+def test_softened_sizes_have_the_derivative_of_their_definition():
+    def sizes(matrix):
+        values, vectors = np.linalg.eigh(matrix)
+        small = np.abs(values) < 0.2
+        return (vectors * np.where(small, (values**2 + 0.04) / 0.4, np.abs(values))) @ vectors.T
+
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        for scale in (0.0, 0.05, 0.3, 2.0):
+            matrix, along = (part + part.T for part in rng.normal(size=(2, 4, 4)))
+            at = scale * matrix - 0.1 * np.eye(4)
+            value, slope = jax.jvp(_softened, (at,), (along,))
+            np.testing.assert_allclose(value, sizes(at), atol=1e-14)
+            steps = sizes(at + 1e-6 * along) - sizes(at - 1e-6 * along)
+            np.testing.assert_allclose(slope, steps / 2e-6, atol=1e-7)

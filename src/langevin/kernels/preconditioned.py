@@ -40,7 +40,9 @@ class PreconditionedSGLD(Kernel):
     the last noise, and Gamma as defined takes off a share of 1 - decay or so of the bias only; the bias goes away as
     the memory becomes longer than the chain's (decay = 1 averages over the whole run). No theory: `uncorrected`. Steps
     are in units of G: with gradients of size g a delta moves theta like SGLD with delta / g. From a start without
-    gradient the first step is sqrt(delta / floor) large: choose a floor that means something. Cost: one gradient.
+    gradient the first step is sqrt(delta / floor) large: choose a floor that means something. Published is V of the
+    mean gradient of a minibatch, here it is of the estimate for all N data: their floor and step, times N. Cost: one
+    gradient.
 
     Li, Chen, Carlson and Carin, *Preconditioned stochastic gradient Langevin dynamics for deep neural networks* (2016).
     A preconditioner that stays the same is better: `coordinates=lv.Preconditioned.by(matrix)` keeps every theory.
