@@ -1,7 +1,11 @@
 """Data in files: the same numbers as in memory, to the bit; and a plain word where a file is not what it should be."""
 
+import fcntl
 import json
 import os
+import subprocess
+import sys
+import time
 
 import jax.numpy as jnp
 import numpy as np
@@ -174,6 +178,48 @@ def test_a_file_that_changes_under_a_run_ends_it(change, subsample, folder, mapp
     with pytest.raises(lv.DataChanged, match=r"x\.npy was changed while it was in use"):
         lv.run(TARGET, source, jnp.zeros(2), num_steps=64, resume=ledger, **parts)
     assert not source.unchanged
+
+
+CUT_OFF = """
+import os, sys, threading, time
+import numpy as np, jax.numpy as jnp, langevin as lv
+path = sys.argv[1]
+target = lv.Target(lambda t: -0.5 * jnp.sum(t**2), lambda t, x: -0.5 * jnp.sum((x - t) ** 2))
+for parts in (
+    {"subsample": lv.WithReplacement(10), "chains": 2}, {"subsample": lv.WithReplacement(10), "chains": 32},
+    {"subsample": lv.Full()}, {"kernel": lv.MALA()},
+):
+    np.save(path, np.ones((2_500_000, 4), np.float32))
+    threading.Timer(2.0, os.truncate, (path, 4096)).start()
+    try:
+        lv.run(target, path, np.zeros(4), schedule=lv.Constant(1e-9), num_steps=10**9, progress=False, **parts)
+    except lv.DataChanged as error:
+        print(str(error).split(" it was in use")[0])
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_file_that_is_cut_off_in_the_middle_of_a_block_does_not_end_the_process(tmp_path):
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"x")
+    with open(path, "rb") as file:
+        try:
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        except OSError as error:
+            pytest.skip(f"no leases on this file system: {error}")
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    found = subprocess.run([sys.executable, "-c", CUT_OFF, path], capture_output=True, text=True, timeout=280)
+    assert found.returncode == 0, found.stderr
+    said = found.stdout.splitlines()
+    assert len(said) == 4 and all("was opened for writing while" in one or "was changed while" in one for one in said)
+
+
+def test_others_may_write_to_a_file_that_is_not_being_read(folder, mapped):
+    source = ArraySource.of(folder)
+    lv.run(TARGET, source, jnp.zeros(2), num_steps=32, subsample=lv.WithReplacement(20), schedule=lv.Constant(1e-4))
+    began = time.monotonic()
+    with open(folder / "x.npy", "r+b"):
+        assert time.monotonic() - began < 5.0  # the system would let it wait for 45 seconds
 
 
 def test_a_file_that_another_replaces_stays_what_it_was(folder, mapped):

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from langevin.data.files import reading
 from langevin.data.source import ArraySource
 from langevin.limits import checkpoint
 from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON
@@ -157,7 +158,7 @@ class Passes:
             with jax.enable_x64(double):
                 return jax.tree.map(np.asarray, chunk(batch, seen))
 
-        with ThreadPoolExecutor(_THREADS) as threads:
+        with reading(self.source), ThreadPoolExecutor(_THREADS) as threads:
             for number, (batch, seen) in enumerate(self._chunks()):
                 self._tell(number, curvature)
                 waiting.append(threads.submit(work, batch, seen))

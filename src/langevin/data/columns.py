@@ -4,15 +4,21 @@ Nothing here runs code of a file: headers are literals, manifests are JSON, obje
 name files of its own folder.
 """
 
+import errno
+import fcntl
 import json
 import mmap
 import os
 import re
+import signal
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -110,7 +116,12 @@ def file_name(column: str, taken: set[str]) -> str:
 
 
 class MappedFile:
-    """A `.npy` file, mapped read-only; it knows when the file is no longer what was opened."""
+    """A `.npy` file, mapped read-only; it knows when the file is no longer what was opened.
+
+    Touching a page beyond the end of a file that was cut off ends the process without a word. So `reading` takes a read
+    lease, where the system has them and the file is the user's own: whoever wants to write then waits until it is given
+    back, 45 seconds at most.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -122,6 +133,7 @@ class MappedFile:
         except OSError as error:
             raise ValueError(f"data: {path} cannot be opened: {error.strerror}.") from error
         weakref.finalize(self, os.close, self._number)
+        self._readers, self._lock, self._leased, self._busy = 0, Lock(), False, False
         self.nbytes = prod(self.shape) * self.dtype.itemsize
         self.opened = self.stat()
         if self.opened[0] < self.offset + self.nbytes:
@@ -146,6 +158,53 @@ class MappedFile:
     def unchanged(self) -> bool:
         """Whether nobody has written to the file, or cut it off, since it was opened."""
         return self.stat() == self.opened
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Others wait with writing to the file; ask `check` now and then whether they do."""
+        with self._lock:
+            self._readers += 1
+            if self._readers == 1:
+                self._lease("F_RDLCK")
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._readers -= 1
+                if not self._readers:
+                    self._lease("F_UNLCK")
+
+    def _lease(self, kind: str) -> None:
+        if not hasattr(fcntl, "F_SETLEASE"):
+            return
+        try:
+            # A signal that does nothing unless somebody asks for it; the usual one would end the process.
+            fcntl.fcntl(self._number, fcntl.F_SETSIG, signal.SIGURG)
+            fcntl.fcntl(self._number, fcntl.F_SETLEASE, getattr(fcntl, kind))
+            self._leased = True
+        except OSError as error:
+            # Not ours, or on a file system without leases: there is none. Busy: somebody has it open for writing.
+            self._busy = self._leased and error.errno == errno.EAGAIN
+
+    @property
+    def _wanted(self) -> bool:
+        """Whether somebody waits to write to the file, or has opened it for writing since there was a lease."""
+        return self._busy or (self._leased and fcntl.fcntl(self._number, fcntl.F_GETLEASE) != fcntl.F_RDLCK)
+
+    def check(self) -> None:
+        """Raises `DataChanged` where the file was written to or cut off, or somebody waits to do so."""
+        if not self.unchanged:
+            raise DataChanged(
+                f"data: {self.path} was changed while it was in use: it had {self.opened[0]:,} bytes when it was "
+                f"opened, now has {self.stat()[0]:,}, and was written to. What was computed mixes two data sets. Start "
+                f"again, and write new data to a new file."
+            )
+        if self._readers and self._wanted:
+            raise DataChanged(
+                f"data: {self.path} was opened for writing while it was in use. Nothing had been written yet, and what "
+                f"was computed is of one data set; but a file that is cut off would end this process without a word. "
+                f"Write new data to a new file."
+            )
 
     def stat(self) -> tuple[int, int]:
         """Size and time of the last change."""

@@ -2,7 +2,9 @@
 
 import mmap
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +14,7 @@ from zlib import crc32
 import jax
 import numpy as np
 
-from langevin.data.columns import MANIFEST, DataChanged, Manifest, MappedFile
+from langevin.data.columns import MANIFEST, Manifest, MappedFile
 from langevin.data.memory import memoryview_of
 from langevin.data.prefetch import FROM_BYTES
 from langevin.data.source import ArraySource
@@ -115,14 +117,9 @@ class FileSource(ArraySource):
         return np.arange(self.num_data) if self.in_random_order else super()._order()
 
     def check(self) -> None:
-        """Raises `DataChanged` where a file was written to or cut off: reading beyond its end would end the process."""
+        """Raises `DataChanged` where a file was written to or cut off, or is about to be."""
         for file in self.files:
-            if not file.unchanged:
-                raise DataChanged(
-                    f"data: {file.path} was changed while it was in use: it had {file.opened[0]:,} bytes when it was "
-                    f"opened, now has {file.stat()[0]:,}, and was written to. What was computed mixes two data sets. "
-                    f"Start again, and write new data to a new file."
-                )
+            file.check()
 
     @cached_property
     def _page_by_page(self) -> PyTree:
@@ -133,6 +130,15 @@ class FileSource(ArraySource):
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(_WAITING)
+
+
+@contextmanager
+def reading(source: Any) -> Iterator[None]:
+    """Files of the source stay as they are inside, as far as the system can see to it; ask `check` now and then."""
+    with ExitStack() as stack:
+        for file in source.files if isinstance(source, FileSource) else ():
+            stack.enter_context(file.reading())
+        yield
 
 
 def path_of(data: Any) -> str | None:
@@ -242,7 +248,8 @@ def _fingerprint(files: dict[str, MappedFile], manifest: Manifest | None) -> tup
     done, total = 0, sum(file.nbytes for file in unknown)
     with ThreadPoolExecutor(1) as aside:
         for file in unknown:
-            _known[file.identity] = _read_through(file, done, total, aside)
+            with file.reading():
+                _known[file.identity] = _read_through(file, done, total, aside)
             done += file.nbytes
     return tuple((file.shape, str(file.dtype), _known[file.identity]) for file in files.values())
 
@@ -253,6 +260,7 @@ def _read_through(file: MappedFile, done: int, total: int, aside: ThreadPoolExec
     size, crc = _CHUNK // file.dtype.itemsize, 0
     for start in range(0, len(flat), size):
         checkpoint("reading the data", (done + start * file.dtype.itemsize) / total)
+        file.check()
         part = flat[start : start + size]
         finite = aside.submit(_all_finite, part)
         crc = crc32(memoryview_of(part), crc)

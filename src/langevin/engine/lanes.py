@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from langevin import random
-from langevin.data.files import FileSource
+from langevin.data.files import FileSource, reading
 from langevin.data.prefetch import HostGather
 from langevin.engine import block as device
 from langevin.engine.block import Block, Carry, Output
@@ -75,6 +75,10 @@ class Group:
     @in_float32
     def advance(self, block: Block, m: int, following: int | None) -> tuple[Output, float]:
         """Goes through a block after transition m; gathers the rows of the `following` one while the device works."""
+        with reading(self.call.manifest.data):
+            return self._through(block, m, following)
+
+    def _through(self, block: Block, m: int, following: int | None) -> tuple[Output, float]:
         began = monotonic()
         if isinstance(self.call.manifest.data, FileSource):
             self.call.manifest.data.check()
