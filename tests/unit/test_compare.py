@@ -16,14 +16,14 @@ import langevin as lv
 from langevin.cli import app
 from langevin.compare import command, workshop
 from langevin.compare.found import Found, measured
-from langevin.compare.judge import Measure, coverage, holds, judge, relative_mse, root
+from langevin.compare.judge import NOT_FINITE, Measure, coverage, holds, judge, relative_mse, root
 from langevin.compare.ours import built
-from langevin.compare.page import FIRST_MARK, LAST_MARK, mark, number, write_page
+from langevin.compare.page import beaten, mark, markdown, number
 from langevin.compare.record import Record
 from langevin.compare.reference import reference
 from langevin.compare.samplers import SAMPLERS
 from langevin.compare.settings import whitened
-from langevin.compare.table import Cell, read
+from langevin.compare.table import Cell, Results, read
 from langevin.compare.targets import TARGETS, problem
 from langevin.compare.worker import work
 from langevin.compare.workshop import Cells, Size, cell_name
@@ -49,9 +49,35 @@ def test_errors_are_those_of_hand():
 
 def test_an_estimate_that_is_no_number_is_a_failure():
     broken = snapshot(0.0) | {"sd": np.array([np.nan, 1.0])}
-    found = judge([{"seconds": snapshot(1.0)}, {"seconds": broken}, {"failed": "x"}], TRUTH, "seconds", 1.0)
-    assert found.failures == 2 and found.replicates == 1 and np.isfinite(found.mse["sd"].value)
-    assert judge([{"seconds": broken}], TRUTH, "seconds", 1.0) is None
+    made = [{"seconds": snapshot(1.0)}, {"seconds": snapshot(0.0)}, {"seconds": broken}, {"failed": "x"}]
+    found = judge(made, TRUTH, "seconds", 1.0)
+    assert found.failures == 2 and found.replicates == 2 and np.isfinite(found.mse["sd"].value)
+    assert judge([{"seconds": broken}] * 2, TRUTH, "seconds", 1.0) is None
+
+
+@pytest.mark.parametrize("alone", [0, 1])
+def test_fewer_than_two_finite_replicates_are_a_failure_with_its_reason(alone):
+    truth, name = reference("gaussian"), cell_name("gaussian", "svi-full", SIZE)
+    good = snapshot(0.0) | {"mean": truth.mean + 330.0, "sd": truth.sd, "points": truth.points}
+    broken = {"seconds": good | {"mean": truth.mean * np.nan}, "visits": good}
+    record = Record(None)
+    record.add(name, {"compiling": 1.0, "replicates": [{"seconds": good}] * alone + [broken] * (8 - alone)})
+    results = read(record, ["gaussian"], ["svi-full"], SIZE)
+    words = results.cells["gaussian", "svi-full"].words
+    assert words.startswith(f"failed {8 - alone} of 8: {NOT_FINITE}") and ("alone" in words) == bool(alone)
+    text = markdown(results)
+    assert "nan" not in text and "| `svi-full` | failed |" in text and words in text
+
+
+def test_estimates_that_are_lost_after_the_visits_alone_are_named():
+    truth, name = reference("gaussian"), cell_name("gaussian", "sgld-corrected", SIZE)
+    good = snapshot(0.0) | {"mean": truth.mean, "sd": truth.sd, "points": truth.points}
+    made = [{"seconds": good, "visits": good | {"sd": truth.sd * np.nan}}] * 7 + [{"seconds": good, "visits": good}]
+    record = Record(None)
+    record.add(name, {"compiling": 1.0, "replicates": made})
+    cell = read(record, ["gaussian"], ["sgld-corrected"], SIZE).cells["gaussian", "sgld-corrected"]
+    assert cell.seconds.replicates == 8 and cell.visits is None
+    assert cell.words == f"after 20 passes 7 of 8: {NOT_FINITE}"
 
 
 def test_coverage_is_that_of_hand_and_knows_missing_intervals():
@@ -77,14 +103,14 @@ def test_a_verdict_counts_failures_claims_and_what_was_spent():
     assert found.mse["sd"].value == found.mse["points"].value == 0.0
     assert (found.coverage["mean"].value, set(found.coverage)) == (0.5, {"mean"})
     assert (found.ok, found.seconds, found.replicates, found.failures) == (0.5, 2.0, 2, 1)
-    assert judge([{"seconds": snapshot(0.0, status="no bars")}], TRUTH, "seconds", 1.0).ok is None
+    assert judge([{"seconds": snapshot(0.0, status="no bars")}] * 2, TRUTH, "seconds", 1.0).ok is None
 
 
 def test_visits_far_beyond_their_limit_are_another_budget():
-    made = [{"seconds": snapshot(0.0), "visits": snapshot(0.0, visits=20.0)}]
+    made = [{"seconds": snapshot(0.0), "visits": snapshot(0.0, visits=20.0)}] * 2
     assert judge(made, TRUTH, "visits", 20.0) is not None
     assert judge(made, TRUTH, "visits", 10.0) is None
-    assert judge([{"failed": "x"}], TRUTH, "seconds", 1.0) is None
+    assert judge([{"failed": "x"}] * 2, TRUTH, "seconds", 1.0) is None
 
 
 class Counting:
@@ -182,6 +208,21 @@ def test_a_record_goes_on_after_a_line_that_was_cut_off(tmp_path):
     assert "one" not in Record(path, "v2")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [b"5", b"null", b"[1]", b"{}", b'{"name": ["one"], "langevin": "v1", "found": {}}', b'{"langevin": "v1", "name": "',
+     b'{"name": "\xff', b"\x00\x00"],
+)  # fmt: skip
+def test_lines_that_are_no_cells_are_nothing(line, tmp_path):
+    path = tmp_path / "record.jsonl"
+    Record(path, "v1").add("one", {"value": 1})
+    path.write_bytes(line + b"\n" + path.read_bytes() + line)
+    again = Record(path, "v1")
+    assert again["one"] == {"value": 1} and "two" not in again
+    again.add("two", {"value": 2})
+    assert Record(path, "v1")["two"] == {"value": 2}
+
+
 def test_an_interrupted_comparison_does_not_repeat_what_it_has(tmp_path, monkeypatch):
     target = problem("gaussian")
     truth = reference("gaussian")
@@ -218,17 +259,6 @@ def test_a_cell_that_hangs_or_crashes_is_named(tmp_path, monkeypatch):
         assert cell.seconds is None and cell.words.startswith("failed")
 
 
-def test_the_page_is_written_between_its_marks(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n\n{FIRST_MARK}: by the command -->\nold\n{LAST_MARK} -->\n\nafter\n")
-    results = read(Record(tmp_path / "none.jsonl"), ["gaussian"], ["laplace"], SIZE)
-    for _ in range(2):
-        write_page(page, results)
-    text = page.read_text()
-    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
-    assert text.count("## gaussian") == 1 and "laplace (gaussian): not run" in text
-
-
 def test_a_cell_that_takes_longer_is_ranked_as_if_it_had_not():
     cell = Cell(judge([{"seconds": snapshot(1.0, seconds=4.0, visits=1.0)}] * 2, TRUTH, "seconds", 1.0))
     on_time, late = cell.error(4.0), cell.error(1.0)
@@ -244,9 +274,36 @@ def test_a_blunt_truth_speaks_against_nobody():
     assert [mark(one, "mean", truth) for truth in told] == [" (!)", " (!)", " (?)"]
 
 
-def test_no_number_is_printed_without_its_error():
+def test_numbers_have_the_digits_that_their_errors_leave():
     assert number(Measure(1e-4, 4e-6, 8)) == "0.0100 ± 0.0002"
-    assert "one replicate" in number(Measure(1e-4, float("nan"), 1))
+    assert number(Measure(1e-4, 0.0, 8)) == "0.01 (same every time)"
+
+
+def errors(mean, sd, points):
+    """A cell with these root mean squared errors, each known to a percent; those of 0 exactly."""
+    mse = {part: Measure(e**2, 0.02 * e**2, 8) for part, e in (("mean", mean), ("sd", sd), ("points", points))}
+    both = 0.5 * (mean**2 + sd**2)
+    verdict = judge([{"seconds": snapshot(0.0)}] * 2, TRUTH, "seconds", 1.0)
+    return Cell(replace(verdict, mse=mse | {"moments": Measure(both, 0.02 * both, 8)}))
+
+
+def test_who_has_less_error_in_a_part_alone_is_named():
+    cells = {
+        "sample": errors(0.01, 0.01, 0.02),
+        "laplace": errors(0.001, 0.0, 0.1),  # less in both, which says enough of each
+        "lm-cv2": errors(0.005, 0.1, 0.04),
+        "mala": errors(0.1, 0.0, 0.02),
+        "hmc": errors(0.0098, 0.1, 0.01),  # means within the Monte Carlo error
+        "pcn": Cell(words="failed: x"),
+    }
+    size = Size(1.0, 20.0, 8, 60.0)
+    results = Results(size, ["gaussian"], list(cells), {("gaussian", name): cell for name, cell in cells.items()}, {})
+    # Of means and sds together sqrt((0.01^2 + 0.01^2) / 0.001^2) = 14.1.
+    said = "means and sds: `laplace` (14 times less); means alone: `lm-cv2` (2 times less); sds alone: `mala` (exact)"
+    assert beaten(results) == [f"gaussian: {said}; points: `hmc` (2 times less)"]
+    alone = replace(results, samplers=["sample", "hmc"], cells={**results.cells, ("gaussian", "hmc"): cells["sample"]})
+    assert beaten(alone) == ["gaussian: none"]
+    assert beaten(replace(alone, cells=alone.cells | {("gaussian", "sample"): Cell(words="failed: x")})) == []
 
 
 def test_a_worker_says_why_it_could_not_begin(monkeypatch):

@@ -9,7 +9,8 @@ from time import monotonic
 from rich.console import Console
 from rich.markup import escape
 
-from langevin.compare.page import print_table, write_page
+from langevin.compare.marks import check_page, put_between
+from langevin.compare.page import markdown, print_table, write_page
 from langevin.compare.record import Record
 from langevin.compare.samplers import SAMPLERS
 from langevin.compare.table import read, why_not
@@ -23,6 +24,7 @@ QUICK_SAMPLERS = (
     "numpyro-nuts",
 )  # fmt: skip
 _PASSES = 100.0
+_LEAST_SECONDS, _MOST_SECONDS = 0.05, 86_400.0
 
 
 def size_of(quick: bool, seconds: float | None) -> Size:
@@ -50,7 +52,14 @@ def run(
     targets: Sequence[str], samplers: Sequence[str], size: Size, out: Path, at_once: int, console: Console,
     page: Path | None = None,
 ) -> int:  # fmt: skip
-    """Works out what the record does not have, prints the table, writes page and picture; 0 if every cell answered."""
+    """Works out what the record does not have, prints the table, writes page and picture.
+
+    Returns 0 if every cell answered, 1 if one failed, 2 if it is asked for what cannot be, 130 after Ctrl-C.
+    """
+    try:
+        _check(size, page)
+    except ValueError as error:
+        return _refused(error)
     record = Record(out / "record.jsonl")
     cells = [
         (target, sampler)
@@ -72,7 +81,14 @@ def run(
         return 130
     results = read(record, targets, samplers, size)
     print_table(results, console)
-    write_page(out / "compare.md" if page is None else page, results)
+    if page is None:
+        write_page(out / "compare.md", results)
+    else:
+        tables = markdown(results)
+        try:
+            put_between(page, tables)
+        except (ValueError, OSError) as error:
+            return _refused(error)
     if find_spec("matplotlib") is None:
         console.print("No picture: pip install 'langevin[compare]' brings matplotlib.")
     else:
@@ -81,3 +97,19 @@ def run(
         draw(out / "compare.png", results)
     console.print(f"\nEverything by target: {out / 'compare.md' if page is None else page}", soft_wrap=True)
     return int(any(cell.words.startswith("failed") for cell in results.cells.values()))
+
+
+def _check(size: Size, page: Path | None) -> None:
+    """What would fail only after the work is done."""
+    if not _LEAST_SECONDS <= size.seconds <= _MOST_SECONDS:
+        raise ValueError(
+            f"--seconds must lie between {_LEAST_SECONDS:g} and {_MOST_SECONDS:g} (a day), got {size.seconds:g}. "
+            f"The default is 1."
+        )
+    if page is not None:
+        check_page(page)
+
+
+def _refused(error: Exception) -> int:
+    Console(stderr=True).print(f"Error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    return 2

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 PARTS = ("mean", "sd", "points")
+NOT_FINITE = "its estimates are not finite"
 # A snapshot that was taken this much beyond its limit is another budget's.
 MOST_BEYOND = 1.5
 
@@ -46,8 +47,7 @@ class Verdict:
 def relative_mse(values: Floats, truth: Floats, sd: Floats) -> Measure:
     """Mean over parameters and replicates (first axis) of ((value - truth)/sd)^2; the error is that over replicates."""
     each = np.mean(((values - truth) / sd) ** 2, axis=tuple(range(1, values.ndim)))
-    error = float(each.std(ddof=1) / np.sqrt(len(each))) if len(each) > 1 else np.nan
-    return Measure(float(each.mean()), error, len(each))
+    return Measure(float(each.mean()), float(each.std(ddof=1) / np.sqrt(len(each))), len(each))
 
 
 def coverage(lower: Floats, upper: Floats, truth: Floats) -> Measure | None:
@@ -70,19 +70,27 @@ def coverage(lower: Floats, upper: Floats, truth: Floats) -> Measure | None:
     return Measure(value, max(spread, binomial), len(shares))
 
 
+def lost(one: Mapping[str, Any], kind: str) -> str:
+    """Why a replicate does not count at a budget; nothing where it does, or where it has no snapshot.
+
+    An estimate that is no number, as the sd of a negative variance, is a failure.
+    """
+    if "failed" in one or kind not in one:
+        return one.get("failed", "")
+    return "" if all(np.isfinite(np.asarray(one[kind][part], np.float64)).all() for part in PARTS) else NOT_FINITE
+
+
 def judge(
     replicates: Sequence[Mapping[str, Any]], truth: Mapping[str, Floats], kind: str, limit: float
 ) -> Verdict | None:
     """The verdict on replicates, each {"seconds": snapshot, "visits": snapshot} or {"failed": words}, at one budget.
 
-    None where no replicate has a snapshot there, or where that of the visits was taken far beyond their `limit`.
+    None where fewer than two replicates count, since a number without its Monte Carlo error says nothing, or where the
+    snapshot of the visits was taken far beyond their `limit`.
     """
-    moments = [one[kind] for one in replicates if kind in one]
-    # An estimate that is no number, as the sd of a negative variance, is a failure.
-    taken = [one for one in moments if all(np.isfinite(np.asarray(one[part], np.float64)).all() for part in PARTS)]
-    failures = sum("failed" in one for one in replicates) + len(moments) - len(taken)
+    taken = [one[kind] for one in replicates if kind in one and not lost(one, kind)]
     spent = [one[kind] for one in taken]
-    if not taken or (kind == "visits" and np.median(spent) > MOST_BEYOND * limit):
+    if len(taken) < 2 or (kind == "visits" and np.median(spent) > MOST_BEYOND * limit):
         return None
     sd = np.asarray(truth["sd"])
     mse, covers, halves = {}, {}, {}
@@ -111,7 +119,7 @@ def judge(
         seconds=float(np.mean([one["seconds"] for one in taken])),
         visits=float(np.mean([one["visits"] for one in taken])),
         replicates=len(taken),
-        failures=failures,
+        failures=sum(bool(lost(one, kind)) for one in replicates),
     )
 
 

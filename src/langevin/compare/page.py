@@ -1,6 +1,5 @@
 """The table in a terminal and as a Markdown page, every number with its Monte Carlo error."""
 
-import os
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from langevin.compare.judge import MOST_BEYOND, Measure, Verdict, holds, root
+from langevin.compare.marks import write_whole
 from langevin.compare.reference import Reference
 from langevin.compare.samplers import SAMPLERS
 from langevin.compare.table import Cell, Results
@@ -19,7 +19,8 @@ PACKAGES = (
     "langevin", "jax", "blackjax", "numpyro", "optax", "torch", "posteriors", "tensorflow", "tensorflow-probability",
     "arviz-stats",
 )  # fmt: skip
-FIRST_MARK, LAST_MARK = "<!-- compare tables", "<!-- end of the tables"
+# What `beaten` compares, by the names of the judge.
+_BY_PART = {"moments": "means and sds", "mean": "means alone", "sd": "sds alone", "points": "points"}
 # A truth that is off by this part of a half-width, 1.96/5 standard errors, takes two percent off the coverage.
 _SHARP = 5.0
 
@@ -27,8 +28,8 @@ _SHARP = 5.0
 def number(measure: Measure) -> str:
     """A root mean squared error with as many digits as its own error leaves: 0.0123 ± 0.0004."""
     one = root(measure)
-    if not np.isfinite(one.error) or one.error <= 0.0:
-        return f"{one.value:.2g} (same every time)" if one.error == 0.0 else f"{one.value:.2g} (one replicate)"
+    if one.error == 0.0:
+        return f"{one.value:.2g} (same every time)"
     digits = max(int(np.ceil(-np.log10(one.error))), 0)
     return f"{one.value:.{digits}f} ± {one.error:.{digits}f}"
 
@@ -112,19 +113,30 @@ def _reasons(results: Results) -> list[str]:
 
 
 def beaten(results: Results) -> list[str]:
-    """Targets on which others had less error than `sample`, by more than two Monte Carlo errors."""
+    """By target, who had less error than `sample` by more than two Monte Carlo errors, and in what."""
     said = []
     for target in results.targets:
-        own = results.cells.get((target, "sample"), Cell()).error(results.size.seconds)
-        if own is None:
+        if results.cells[target, "sample"].seconds is None:
             continue
-        better = []
-        for sampler in results.ranked():
-            one = results.cells[target, sampler].error(results.size.seconds)
-            if one is not None and own.value - one.value > 2.0 * np.hypot(own.error, one.error):
-                better.append(f"`{sampler}` ({own.value / one.value:.2g} times less)")
-        said.append(f"{target}: {', '.join(better) if better else 'none'}")
+        better = {part: _better(results, target, part) for part in _BY_PART}
+        for part in ("mean", "sd"):
+            better[part] = {name: words for name, words in better[part].items() if name not in better["moments"]}
+        parts = [f"{_BY_PART[part]}: {', '.join(found.values())}" for part, found in better.items() if found]
+        said.append(f"{target}: {'; '.join(parts) if parts else 'none'}")
     return said
+
+
+def _better(results: Results, target: str, part: str) -> dict[str, str]:
+    """Samplers with less error than `sample` in a part, best on average first, each with how much less."""
+    found = {}
+    errors = {name: results.cells[target, name].error(results.size.seconds, part) for name in results.ranked()}
+    own = errors["sample"]
+    for sampler, one in errors.items():
+        if own is None or one is None or own.value - one.value <= 2.0 * np.hypot(own.error, one.error):
+            continue
+        less = f"{own.value / one.value:.2g} times less" if one.value > 0.0 else "exact"
+        found[sampler] = f"`{sampler}` ({less})"
+    return found
 
 
 def markdown(results: Results) -> str:
@@ -141,7 +153,7 @@ def markdown(results: Results) -> str:
     text += ["", *(f"- {reason}" for reason in _reasons(results)), ""]
     if "sample" in results.samplers:
         text += [
-            "Less error than `sample`, by more than two Monte Carlo errors:",
+            "Less error than `sample`, by more than two Monte Carlo errors; points are the 95% points:",
             "",
             *(f"- {s}" for s in beaten(results)),
             "",
@@ -206,17 +218,8 @@ def _versions() -> str:
 
 
 def write_page(path: Path, results: Results) -> None:
-    """Writes a page of its own, or between the marks of a page that has them."""
-    text = markdown(results)
-    whole = "# Samplers compared\n\n" + _settings(results) + "\n" + text + "\n"
-    if path.exists() and FIRST_MARK in (page := path.read_text(encoding="utf-8")):
-        before, rest = page.split(FIRST_MARK, 1)
-        mark, rest = rest.split("\n", 1)
-        after = rest[rest.index(LAST_MARK) :]
-        whole = f"{before}{FIRST_MARK}{mark}\n\n{text}\n{after}"
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(whole, encoding="utf-8")
-    os.replace(temporary, path)
+    """Writes the command's own page: how samplers are set, and the tables."""
+    write_whole(path, "# Samplers compared\n\n" + _settings(results) + "\n" + markdown(results) + "\n")
 
 
 def _settings(results: Results) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 # What only looks at the record: changing it does not make numbers stale.
 _READERS = {"cli", "paper", "report"}
-_READING_FILES = {"command.py", "judge.py", "page.py", "picture.py", "record.py", "workshop.py"}
+_READING_FILES = {"command.py", "judge.py", "marks.py", "page.py", "picture.py", "record.py", "workshop.py"}
 
 
 class Record:
@@ -23,13 +23,14 @@ class Record:
         self._found: dict[str, Any] = {}
         self._lock = Lock()
         for line in self._text().splitlines():
-            # A line that was cut off in the middle is nothing; nor is the work of another version.
+            # A line that was cut off in the middle is nothing; nor is what is no cell, or the work of another version.
             try:
                 cell = json.loads(line)
-            except json.JSONDecodeError:
+            except ValueError:
                 continue
-            if cell["langevin"] == self._version:
-                self._found[cell["name"]] = cell["found"]
+            match cell:
+                case {"name": str(name), "langevin": self._version, "found": found}:
+                    self._found[name] = found
 
     def __contains__(self, name: str) -> bool:
         return name in self._found
@@ -54,7 +55,10 @@ class Record:
         return self._found[name]
 
     def _text(self) -> str:
-        return self.path.read_text(encoding="utf-8") if self.path is not None and self.path.exists() else ""
+        if self.path is None or not self.path.exists():
+            return ""
+        # A damaged line must not keep the others from being read.
+        return self.path.read_text(encoding="utf-8", errors="replace")
 
 
 def plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from langevin.compare.judge import MOST_BEYOND, Measure, Verdict, judge, root
+from langevin.compare.judge import MOST_BEYOND, NOT_FINITE, Measure, Verdict, judge, lost, root
 from langevin.compare.record import Record
 from langevin.compare.reference import Reference, reference
 from langevin.compare.samplers import SAMPLERS
@@ -23,15 +23,15 @@ class Cell:
     compiling: float = float("nan")
     words: str = ""
 
-    def error(self, budget: float) -> Measure | None:
-        """Relative root mean squared error of means and sds after the seconds, by which samplers are ranked.
+    def error(self, budget: float, part: str = "moments") -> Measure | None:
+        """Relative root mean squared error after the seconds; that of means and sds is what samplers are ranked by.
 
         Of one that took half as many seconds again as it should, or more, what the root law makes of it after as many
         as were given: sqrt(spent/budget) times as much.
         """
         if self.seconds is None:
             return None
-        one, late = root(self.seconds.mse["moments"]), self.seconds.seconds / budget
+        one, late = root(self.seconds.mse[part]), self.seconds.seconds / budget
         factor = late**0.5 if late > MOST_BEYOND else 1.0
         return Measure(factor * one.value, factor * one.error, one.count)
 
@@ -100,7 +100,14 @@ def _cell(found: Any, truth: Reference, target: str, size: Size) -> Cell:
         return Cell(words=f"failed: {found['failed']}")
     known = {"mean": truth.mean, "sd": truth.sd, "points": truth.points}
     limits = {"seconds": size.seconds, "visits": size.passes * problem(target).num_data}
-    verdicts = {kind: judge(found["replicates"], known, kind, limit) for kind, limit in limits.items()}
-    broken = [one["failed"] for one in found["replicates"] if "failed" in one]
-    words = f"failed {len(broken)} of {len(found['replicates'])}: {broken[0]}" if broken else ""
-    return Cell(verdicts["seconds"], verdicts["visits"], found["compiling"], words)
+    made = found["replicates"]
+    verdicts = {kind: judge(made, known, kind, limit) for kind, limit in limits.items()}
+    broken = {kind: [why for one in made if (why := lost(one, kind))] for kind in limits}
+    words = []
+    if broken["seconds"]:
+        words.append(f"failed {len(broken['seconds'])} of {len(made)}: {broken['seconds'][0]}")
+    if len(made) - len(broken["seconds"]) == 1:
+        words.append("one alone has no Monte Carlo error")
+    if NOT_FINITE in broken["visits"]:
+        words.append(f"after {size.passes:g} passes {len(broken['visits'])} of {len(made)}: {NOT_FINITE}")
+    return Cell(verdicts["seconds"], verdicts["visits"], found["compiling"], "; ".join(words))

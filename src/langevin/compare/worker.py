@@ -6,6 +6,7 @@ import sys
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from time import process_time
 from typing import Any
 
@@ -76,8 +77,22 @@ def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:160]
 
 
+def _end_with_input() -> None:
+    """Standard input ends with the caller: a worker whose caller was killed stops, and does not compete with the next.
+
+    Not by `sys.stdin`, whose lock a waiting thread would keep to the end of the interpreter.
+    """
+
+    def watch() -> None:
+        os.read(0, 1)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
+
+
 def main() -> None:
     """Works on one core, so that processor time is the time that a run would take alone."""
+    _end_with_input()
     asked = json.loads(sys.argv[1])
     answer, core = Path(asked.pop("answer")), asked.pop("core")
     if hasattr(os, "sched_setaffinity"):

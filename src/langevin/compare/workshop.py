@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -38,7 +39,7 @@ class Cells:
 
     def work_through(self, cells: Sequence[tuple[str, str]], record: Record) -> Generator[tuple[str, str, Any]]:
         """Yields (target, sampler, found) as they come, each in the record by then."""
-        with ThreadPoolExecutor(self._at_once) as pool:
+        with _silent_pipe() as self._caller, ThreadPoolExecutor(self._at_once) as pool:
             waiting = {pool.submit(self._cell, *cell): cell for cell in cells}
             try:
                 for done in as_completed(waiting):
@@ -72,8 +73,9 @@ class Cells:
             }  # fmt: skip
             command = [sys.executable, "-m", "langevin.compare.worker", json.dumps(asked)]
             with subprocess.Popen(
-                command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-            ) as process:
+                command, env=environment(), stdin=self._caller, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                text=True,
+            ) as process:  # fmt: skip
                 self._running.add(process)
                 try:
                     said = process.communicate(timeout=self._size.limit)[1]
@@ -86,6 +88,17 @@ class Cells:
                 return json.loads(answer.read_text(encoding="utf-8"))
             last = said.strip().splitlines()[-1:] or ["no words"]
             return {"failed": f"its process ended with exit code {process.returncode}: {last[0]}"[:160]}
+
+
+@contextmanager
+def _silent_pipe() -> Generator[int]:
+    """The end to read from, where nothing ever comes: it ends with this process, however that was ended."""
+    to_read, to_write = os.pipe()
+    try:
+        yield to_read
+    finally:
+        os.close(to_write)
+        os.close(to_read)
 
 
 def environment() -> dict[str, str]:
