@@ -1,5 +1,7 @@
 """The catalogue of contestants: ours, then peers', each with one line on how it is set."""
 
+from functools import partial
+
 import langevin as lv
 from langevin.compare import peer_blackjax, peer_numpyro, peer_posteriors, peer_tfp, planned
 from langevin.compare import settings as by
@@ -50,6 +52,7 @@ _ALL = (
     Contestant(
         "psgld", _OURS, "RMSprop over the whole past, with Gamma; SGLD's balanced step", built(by.preconditioned)
     ),
+    Contestant("psgld-no-gamma", _OURS, "psgld without Gamma", built(partial(by.preconditioned, gamma=False))),
     Contestant(
         "svrg", _OURS, "SGLD in Laplace units, a full pass every N/n steps", built(by.whitened(lv.SGLD(), by.svrg))
     ),
@@ -67,6 +70,9 @@ _ALL = (
     Contestant("mala", _OURS, _ADAPTED, built(by.accepted(lv.MALA()))),
     Contestant(
         "manifold-mala", _OURS, "all the data, the Hessian of each place as metric, unit step", built(by.metric)
+    ),
+    Contestant(
+        "manifold-full", _OURS, "manifold-mala with the drift of its diffusion", built(partial(by.metric, full=True))
     ),
     Contestant("hmc", _OURS, f"{_ADAPTED}, 5 leapfrog steps", built(by.accepted(lv.HMC(5)))),
     Contestant("nuts", _OURS, _ADAPTED, built(by.accepted(lv.NUTS()))),

@@ -84,10 +84,10 @@ def fisher(problem: Problem, anchor: lv.Anchor, seed: int, steps: float) -> Sett
     return Setting(lv.SGFS(), schedule, visits, lv.Minibatch(), lv.WithReplacement(n), lv.Whitened.by(anchor))
 
 
-def preconditioned(problem: Problem, anchor: lv.Anchor, seed: int, steps: float) -> Setting:
-    """RMSprop's diagonal with its whole past, Gamma included; SGLD's step in the units that it will find."""
+def preconditioned(problem: Problem, anchor: lv.Anchor, seed: int, steps: float, gamma: bool = True) -> Setting:
+    """RMSprop's diagonal with its whole past, Gamma included or not; SGLD's step in the units that it will find."""
     delta, squares = mean_squares(problem, anchor, steps)
-    kernel = lv.PreconditionedSGLD(decay=1.0, floor=float(0.1 * np.sqrt(squares.min())))
+    kernel = lv.PreconditionedSGLD(decay=1.0, floor=float(0.1 * np.sqrt(squares.min())), gamma=gamma)
     rows = lv.WithReplacement(problem.batch_size)
     return Setting(kernel, lv.Constant(delta), set_up(problem, anchor), subsample=rows)
 
@@ -143,9 +143,9 @@ def _adapted(problem: Problem, anchor: lv.Anchor, kernel: Any, coordinates: lv.C
     )  # fmt: skip
 
 
-def metric(problem: Problem, anchor: lv.Anchor, seed: int, steps: float) -> Setting:
+def metric(problem: Problem, anchor: lv.Anchor, seed: int, steps: float, full: bool = False) -> Setting:
     """MALA with the Hessian of each place for its metric; unit steps, as its authors have them."""
-    return Setting(lv.ManifoldMALA(), lv.Constant(1.0), anchor.cost)
+    return Setting(lv.ManifoldMALA(full=full), lv.Constant(1.0), anchor.cost)
 
 
 def prior_units(kernel: Any) -> Settle:
