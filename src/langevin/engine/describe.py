@@ -48,6 +48,10 @@ class _Describer:
             self.within.remove(id(part))
 
     def _content(self, part: Any) -> str:
+        if isinstance(part, types.ModuleType):
+            return part.__name__
+        if isinstance(part, jax.Array) and jax.dtypes.issubdtype(part.dtype, jax.dtypes.prng_key):
+            return f"{part.dtype} {self.of(jax.random.key_data(part))}"
         if isinstance(part, (np.ndarray, np.generic, jax.Array)):
             array = np.ascontiguousarray(part)
             if not array.ndim or array.size == 1:

@@ -18,7 +18,7 @@ from langevin.engine.describe import Words
 from langevin.engine.draws import DrawBook
 from langevin.engine.going import Engine, Going
 from langevin.engine.ledger import Ledger, RowBook
-from langevin.engine.manifest import Manifest
+from langevin.engine.manifest import Manifest, Probe
 from langevin.engine.prepared import Prepared
 from langevin.engine.run import Run, begun
 from langevin.engine.setup import prepare
@@ -39,7 +39,7 @@ STEPS = "steps"
 storable(
     *(getattr(kernels, name) for name in kernels.__all__),
     *(Anchor, Blocks, Checkpoint, Constant, ControlVariate, Coordinates, DrawBook, Epochs, Full, Manifest, Marginals),
-    *(Minibatch, Moments, Polynomial, Power, Preconditioned, RowBook, SAGA, SVRG, Whitened, WithReplacement),
+    *(Minibatch, Moments, Polynomial, Power, Preconditioned, Probe, RowBook, SAGA, SVRG, Whitened, WithReplacement),
     *(WithoutReplacement, Words),
 )
 

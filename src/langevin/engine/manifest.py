@@ -1,12 +1,12 @@
 """What a run is made of: the one description that resuming, stacking and loading compare, name by name."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from langevin.data.source import DataSource
@@ -15,10 +15,25 @@ from langevin.precision import for_float32
 from langevin.target import Layout, Target
 
 PyTree = Any
-# Rows at which a target is recognised by its gradient, and how well another machine must reproduce that.
-_PROBE_ROWS, _PROBE_TOLERANCE = 64, 1e-3
+# Rows at which a target is recognised, how many at once, and how well another machine must reproduce their slopes.
+_PROBE_ROWS, _AT_ONCE, _PROBE_TOLERANCE = 4096, 64, 1e-3
 # Goes up with every change that moves a bit of a run (those under *Numerics* in the CHANGELOG).
 _NUMERICS = 4
+
+
+class Probe(NamedTuple):
+    """What tells targets apart, and what a file remembers of one.
+
+    `slopes`, at two points: gradients of the log prior, and of each row that was looked at the slope of its log
+    likelihood in one direction. A sum over rows would hide the few that differ.
+    """
+
+    slopes: tuple[np.ndarray, ...]
+    code: Words
+
+    def fits(self, other: "Probe") -> bool:
+        """Whether both are of one target, written and compiled in whatever way."""
+        return all(_close(mine, theirs) for mine, theirs in zip(self.slopes, other.slopes, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,25 +75,39 @@ class Manifest:
         if self.data is not other.data and fingerprint(self.data) != fingerprint(other.data):
             return f"the data are {_described(self.data)} and {_described(other.data)}"
         if not self._same_target(other):
-            return "the target's gradient at the reference point differs: another prior, likelihood or meaning of theta"
+            return "the target's gradient differs: another prior, likelihood or meaning of theta"
         return None
 
     def _same_target(self, other: "Manifest") -> bool:
         if isinstance(self.target, Target) and isinstance(other.target, Target) and self.target == other.target:
             return True
         mine, theirs = self.probe(), other.probe()
-        return bool(np.all(np.abs(mine - theirs).max(axis=1) <= _PROBE_TOLERANCE * np.abs(mine).max(axis=1)))
+        if len(mine.slopes) != len(theirs.slopes) or not mine.fits(theirs):
+            return False
+        num_data = 0 if len(mine.slopes) == 1 else fingerprint(self.data)[0][0][0]
+        if num_data > _PROBE_ROWS and mine.code != theirs.code:
+            warnings.warn(
+                f"the target's functions are not written as they were. They agree at {_PROBE_ROWS:,} of {num_data:,} "
+                f"rows, and no other was looked at: if the model has changed, start a new run.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return True
 
-    def probe(self) -> np.ndarray:
-        """Gradients of the log prior and of some rows' log likelihood at two points: what tells functions apart."""
+    def probe(self) -> Probe:
+        """The target at two points and some rows, evenly spread over the data; all rows where these are few."""
         if not isinstance(self.target, Target):
             return self.target
         silent = self.data is None or self.target.log_likelihood is None
-        rows = None if silent else self.data.slice(0, _PROBE_ROWS)
+        rows = None if silent else self.data.take(_spread(self.data.num_data))
         points = np.stack([self.reference, self.beside]).astype(np.float32)
+        # Every parameter counts, in units of what is far for it.
+        direction = ((self.beside - self.reference) * np.cos(np.arange(self.layout.size))).astype(np.float32)
         narrow = for_float32(self.target)
         with jax.enable_x64(False):
-            return np.nan_to_num(np.concatenate([_probe(narrow, self.layout, point, rows) for point in points]))
+            found = [_probe(narrow, self.layout, point, direction, rows) for point in points]
+        slopes = tuple(np.nan_to_num(np.stack(pair), posinf=0.0, neginf=0.0) for pair in zip(*found, strict=True))
+        return Probe(slopes, Words(describe(self.target)))
 
     @cached_property
     def remembered(self) -> "Manifest":
@@ -97,16 +126,28 @@ def fingerprint(data: Any) -> tuple | None:
     return data if data is None or isinstance(data, tuple) else data.fingerprint
 
 
+def _spread(num_data: int) -> np.ndarray:
+    return np.unique(np.linspace(0, num_data - 1, _PROBE_ROWS).astype(np.int64))
+
+
+def _close(mine: np.ndarray, theirs: np.ndarray) -> bool:
+    """Whether slopes agree but for rounding: each to its own size, or where terms cancel to that of all."""
+    size = np.abs(mine)
+    return bool(np.all(np.abs(mine - theirs) <= _PROBE_TOLERANCE * (size + size.mean(axis=1, keepdims=True))))
+
+
 @partial(jax.jit, static_argnums=(0, 1))
-def _probe(target: Target, layout: Layout, theta: jax.Array, rows: PyTree) -> jax.Array:
+def _probe(
+    target: Target, layout: Layout, theta: jax.Array, direction: jax.Array, rows: PyTree
+) -> tuple[jax.Array, ...]:
     prior = jax.grad(lambda t: target.log_prior(layout.unravel(t)))(theta)
     if rows is None:
-        return prior[None]
+        return (prior,)
 
-    def log_likelihood(t: jax.Array) -> jax.Array:
-        return jnp.sum(jax.vmap(target.log_likelihood, (None, 0))(layout.unravel(t), rows))
+    def slope(row: PyTree) -> jax.Array:
+        return jax.grad(lambda t: target.log_likelihood(layout.unravel(t), row))(theta) @ direction
 
-    return jnp.stack([prior, jax.grad(log_likelihood)(theta)])
+    return prior, jax.lax.map(slope, rows, batch_size=_AT_ONCE)
 
 
 def _listed(layout: Layout) -> str:

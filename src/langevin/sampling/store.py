@@ -37,9 +37,9 @@ storable(
 
 
 def save(session: Session, path: Path, beside: Mapping[str, Any] = MappingProxyType({})) -> None:
-    """Writes a run to the directory `path`, in place of an earlier run that was saved there. Cost: 64 datum visits.
+    """Writes a run to the directory `path`, in place of an earlier run that was saved there.
 
-    `beside`: further entries by name, for whoever wraps a run.
+    `beside`: further entries by name, for whoever wraps a run. Cost: at most 8192 datum visits.
     """
     journal = Journal(Folder(path), session.plan.anchor.layout)
     for name, value in {**beside, "run": session.stored()}.items():
