@@ -10,7 +10,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
@@ -39,6 +39,8 @@ class Folder:
         self.path = path
         # The record that was read or written last, to be kept as the one before.
         self._newest: bytes | None = None
+        # The open file by which other processes are kept out; None where nothing is.
+        self._lock: int | None = None
 
     @property
     def taken(self) -> bool:
@@ -64,16 +66,19 @@ class Folder:
     def locked(self) -> Iterator["Folder"]:
         """Makes the folder if need be, and keeps other processes from writing; the lock dies with its process."""
         self._check_free()
-        try:
+        with self._explained():
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.path / _LOCK, os.O_RDONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
-        except OSError as error:
-            raise OSError(error.errno, f"the run could not be saved: {error.strerror}", str(self.path)) from error
+            self._lock = self._opened_lock()
         try:
-            _claim(lock, self.path)
+            _claim(self._lock, self.path)
             yield self
         finally:
-            os.close(lock)
+            os.close(self._lock)
+            self._lock = None
+
+    def holds(self, names: Iterable[str]) -> bool:
+        """Whether files of arrays are still there: whoever tidies up a disk may remove what a run has saved."""
+        return all((self.path / name).exists() for name in names)
 
     def write(self, record: Record, fresh: dict[str, Arrays], *, keep_before: bool) -> dict[str, str]:
         """Saves a record with `fresh` arrays by entry, beside those that it names already; returns the names of all.
@@ -81,34 +86,47 @@ class Folder:
         `keep_before`: the record before stays as well.
         """
         self._check_free()
-        try:
+        with self._explained():
             self.path.mkdir(exist_ok=True)
-            for entry, arrays in fresh.items():
-                self._fill(partial(_save_arrays, arrays))
-                record["arrays"][entry] = f"arrays-{_file_digest(self.path / _UNFINISHED)}.npz"
-                self._publish(record["arrays"][entry])
-            # No record may reach the disk before its arrays.
-            force_to_disk(self.path)
-            record["digest"] = _digest(record)
-            content = json.dumps(record, indent=1, allow_nan=False).encode()
-            if keep_before and self._newest is not None:
-                before = self._newest
-                self._fill(lambda file: file.write(before))
-                self._publish(_BEFORE)
-            self._fill(lambda file: file.write(content))
-            self._publish(_RECORD)
-            force_to_disk(self.path)
-            if self._newest is None:
-                force_to_disk(self.path.parent)
-            if not keep_before:
-                (self.path / _BEFORE).unlink(missing_ok=True)
-        except OSError as error:
-            said = f"the run could not be saved (an earlier one there is untouched): {error.strerror}"
-            raise OSError(error.errno, said, str(self.path)) from error
-        finally:
-            self._sweep()
+            self._keep_lock()
+            try:
+                content = self._write(record, fresh, keep_before)
+            finally:
+                self._sweep()
         self._newest = content
         return record["arrays"]
+
+    def _write(self, record: Record, fresh: dict[str, Arrays], keep_before: bool) -> bytes:
+        if self._newest is not None and not self.holds(_array_files(_parsed(self._newest))):
+            self._newest = None
+        for entry, arrays in fresh.items():
+            self._fill(partial(_save_arrays, arrays))
+            record["arrays"][entry] = f"arrays-{_file_digest(self.path / _UNFINISHED)}.npz"
+            self._publish(record["arrays"][entry])
+        # No record may reach the disk before its arrays.
+        force_to_disk(self.path)
+        record["digest"] = _digest(record)
+        content = json.dumps(record, indent=1, allow_nan=False).encode()
+        if keep_before and self._newest is not None:
+            before = self._newest
+            self._fill(lambda file: file.write(before))
+            self._publish(_BEFORE)
+        self._fill(lambda file: file.write(content))
+        self._publish(_RECORD)
+        force_to_disk(self.path)
+        if self._newest is None:
+            force_to_disk(self.path.parent)
+        if not keep_before:
+            (self.path / _BEFORE).unlink(missing_ok=True)
+        return content
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            said = f"the run could not be saved (what is there already is untouched): {error.strerror}"
+            raise OSError(error.errno, said, str(self.path)) from error
 
     def read(self) -> tuple[Record, dict[str, np.ndarray]]:
         """The newest record that is whole, checked, and its arrays; says so where that is the one before."""
@@ -156,6 +174,27 @@ class Folder:
                 return {name: stored[name] for name in stored.files}
         except (OSError, ValueError, BadZipFile) as error:
             raise _DamagedError(f"{file} is missing or damaged: {error}") from error
+
+    def _opened_lock(self) -> int:
+        return os.open(self.path / _LOCK, os.O_RDONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
+
+    def _keep_lock(self) -> None:
+        """Locks the folder anew where the lock was removed; raises OSError where another process has it by now."""
+        if self._lock is None or self._is_lock(self._lock):
+            return
+        lock = self._opened_lock()
+        try:
+            _claim(lock, self.path)
+        except ValueError as error:
+            os.close(lock)
+            raise OSError(errno.EBUSY, "its lock was removed, and another run is writing there now") from error
+        os.close(self._lock)
+        self._lock = lock
+
+    def _is_lock(self, lock: int) -> bool:
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(lock), os.stat(self.path / _LOCK))
+        return False
 
     def _check_free(self) -> None:
         """Raises unless the path can become a saved run without harm to anything else."""

@@ -171,6 +171,9 @@ class Journal:
             return
         began = monotonic()
         assert self._layout is not None
+        if not self._folder.holds(self._files.values()):
+            # Someone has tidied up: all of it is in memory, and is written again.
+            self._plain, self._files, self._paths = {}, {}, {}
         plain, fresh, paths = dict(self._plain), {}, dict(self._paths)
         for name, value in self._values.items():
             if name not in plain:
@@ -203,7 +206,7 @@ class Journal:
         except OSError as error:
             self._saved = monotonic()
             warnings.warn(
-                f"{error}. The last checkpoint still loads; the run goes on, and tries again.",
+                f"{error}. The run goes on, and tries again.",
                 RuntimeWarning,
                 stacklevel=2,
             )
