@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from langevin.target import Layout
@@ -50,7 +51,7 @@ class _Describer:
     def _content(self, part: Any) -> str:
         if isinstance(part, types.ModuleType):
             return part.__name__
-        if isinstance(part, jax.Array) and jax.dtypes.issubdtype(part.dtype, jax.dtypes.prng_key):
+        if isinstance(part, jax.Array) and jnp.issubdtype(part.dtype, jax.dtypes.prng_key):
             return f"{part.dtype} {self.of(jax.random.key_data(part))}"
         if isinstance(part, (np.ndarray, np.generic, jax.Array)):
             array = np.ascontiguousarray(part)

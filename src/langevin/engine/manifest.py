@@ -84,7 +84,8 @@ class Manifest:
         mine, theirs = self.probe(), other.probe()
         if len(mine.slopes) != len(theirs.slopes) or not mine.fits(theirs):
             return False
-        num_data = 0 if len(mine.slopes) == 1 else fingerprint(self.data)[0][0][0]
+        leaves, silent = fingerprint(self.data), len(mine.slopes) == 1
+        num_data = 0 if leaves is None or silent else leaves[0][0][0]
         if num_data > _PROBE_ROWS and mine.code != theirs.code:
             warnings.warn(
                 f"the target's functions are not written as they were. They agree at {_PROBE_ROWS:,} of {num_data:,} "
