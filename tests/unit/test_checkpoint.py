@@ -12,7 +12,7 @@ import pytest
 
 import langevin as lv
 from langevin.engine import manifest
-from langevin.saving.folder import Folder
+from langevin.saving.folder import Folder, _digest
 from langevin.saving.journal import Bookmark
 from tests.invariance.cases import assert_same
 from tests.invariance.crashes import everything, saved_always
@@ -248,6 +248,23 @@ def test_a_folder_from_elsewhere_leads_nowhere_else(kept, tmp_path):
     with pytest.raises(OSError, match="could not be saved"):
         lv.resume(folder, NORMAL, X)
     assert precious.read_text() == "mine" and not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_record_from_elsewhere_imports_no_table(kept, tmp_path, several):
+    """An import would make a folder beside whatever table the record names."""
+    (tmp_path / "precious").mkdir()
+    table = tmp_path / "precious" / "table.csv"
+    table.write_text("a,b\n" + "\n".join(f"{a},{b}" for a, b in X.tolist()))
+    folder = copied(kept[0], tmp_path / "copy")
+    record = json.loads((folder / "run.json").read_bytes())
+    del record["digest"]
+    record["found"]["call"]["arguments"]["data"] = [str(table)] if several else str(table)
+    (folder / "run.json").write_text(json.dumps({**record, "digest": _digest(record)}))
+    with pytest.raises(ValueError, match=r"data must not be None.*Pass the observations"):
+        lv.resume(folder, NORMAL)
+    assert os.listdir(tmp_path / "precious") == ["table.csv"]
+    assert_same(everything(lv.resume(folder, NORMAL, X)), kept[1])
 
 
 def test_something_else_is_not_overwritten(tmp_path):

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from langevin.coordinates import Unpaired
+from langevin.data.columns import MANIFEST
 from langevin.data.source import as_source
 from langevin.engine.block import Carry
 from langevin.engine.checks import require
@@ -56,7 +57,7 @@ def stored_session(journal: Journal, path: Path) -> Session:
 
 
 def stored_call(path: Path, theta_0: PyTree) -> dict[str, Any]:
-    """The arguments of the call whose checkpoint is at `path`, but for target and data."""
+    """The arguments of the call whose checkpoint is at `path`, but for the target; data by their path, or None."""
     journal = Journal.of(Folder(path), theta_0)
     if CALL not in journal:
         raise ValueError(f"path must lead to a checkpoint, got {path}, a saved result. Use lv.load, and extend it.")
@@ -66,11 +67,24 @@ def stored_call(path: Path, theta_0: PyTree) -> dict[str, Any]:
             f"path must lead to a call that a file can hold, got {path}, a run with functions or parts of your own. "
             f"Repeat the call of lv.run with checkpoint={str(path)!r} instead: it goes on."
         )
-    asked = {**arguments, "theta_0": journal[CALL]["manifest"].layout.unravel(arguments["theta_0"])}
+    theta = journal[CALL]["manifest"].layout.unravel(arguments["theta_0"])
+    asked = {**arguments, "theta_0": theta, "data": _as_they_are(arguments["data"])}
     if journal.left(STEPS) is not None:
         # A run may have been told to go farther since.
         asked["num_steps"] = journal.left(STEPS)["num_steps"]
     return asked
+
+
+def _as_they_are(path: Any) -> str | None:
+    """The path of data that are opened where they are, as those of every run are.
+
+    A record from elsewhere may name any file, and a table would be imported beside it: nothing is written there.
+    """
+    if not isinstance(path, str):
+        return None
+    where = Path(path)
+    columns = where.suffix == ".npy" or (where / MANIFEST).exists() or any(where.glob("*.npy"))
+    return path if columns or not where.exists() else None
 
 
 def with_target(session: Session, target: Target, data: PyTree) -> Session:
