@@ -7,11 +7,16 @@ sds are 41% too large, which is 10 bars or more. The kernels' own sabotaged twin
 test_parts.py.
 """
 
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
 import langevin as lv
+from langevin.target import Layout
+from langevin.variational import _fit, _lower
 
 pytestmark = pytest.mark.slow
 
@@ -20,6 +25,10 @@ MODEL = lv.models.Logistic.simulate(num_data=500, dimension=2, seed=3)
 TRUTH = {"theta.mean": MODEL.truth().mean, "theta.sd": MODEL.truth().sd}
 HALVED = lv.Target(MODEL.target.log_prior, lambda theta, datum: 0.5 * MODEL.target.log_likelihood(theta, datum))
 BATCH, DELTA = 25, 0.05
+# The weight N/n of a minibatch forgotten.
+FORGOTTEN = lv.Target(
+    MODEL.target.log_prior, lambda theta, datum: BATCH / len(MODEL.y) * MODEL.target.log_likelihood(theta, datum)
+)
 # A log likelihood changes by at most |x| for a step of theta; proposals are in Laplace units, whose sds are below 1.
 REACH = float(np.linalg.norm(MODEL.x, axis=1).max())
 
@@ -124,9 +133,39 @@ def test_an_error_in_decisions_shows_and_is_not_called_ok():
     assert set(found.statuses) == {"uncorrected"} and np.all(found.value > 1.1 * TRUTH["theta.sd"])
 
 
-def test_a_fitted_normal_is_near_and_claims_nothing():
-    pytest.importorskip("optax")
-    found = lv.svi(MODEL.target, MODEL.data, MODEL.theta_0, batch_size=BATCH, family="full_rank")
+# --- a fitted normal, which has no bars: scores are over fits of different seeds ---
+
+FITS, STEPS = 16, 6000
+# For 1e-9 a score, 8 scores, and a factor of 4 allowed for skewness: 3e-8.
+LIMIT = float(stats.t.isf(0.5e-9, FITS - 1))
+
+
+def fit_scores(target, family, mean, sd):
+    """Scores of means and log sds over fits, all seeds in one compiled call."""
+    optax = pytest.importorskip("optax", reason="needs the extra svi")
+    root = np.full(2, np.log(0.1), np.float32)
+    start = (MODEL.theta_0, root if family == "mean_field" else np.diag(root))
+    optimiser = optax.adam(optax.cosine_decay_schedule(0.05, STEPS))
+    fit = partial(_fit, target, Layout.of(MODEL.theta_0), optimiser, BATCH, len(MODEL.y), STEPS)
+    keys = jax.random.split(jax.random.key(1), FITS)
+    (means, roots), _ = jax.jit(jax.vmap(fit, (None, None, 0)))(start, MODEL.data, keys)
+    lower = np.asarray(jax.vmap(_lower)(roots), np.float64)
+    found = lower if family == "mean_field" else np.linalg.norm(lower, axis=2)
+    errors = np.concatenate([(np.asarray(means, np.float64) - mean) / sd, np.log(found / sd)], axis=1)
+    return np.abs(errors.mean(axis=0)) / (errors.std(axis=0, ddof=1) / np.sqrt(FITS))
+
+
+@pytest.mark.parametrize("family", ["full_rank", "mean_field"])
+def test_a_fitted_normal_is_near_and_one_of_wrong_weights_is_not(family):
+    # What the optimiser's noise and the posterior's shape take off are 1% to 5%, the scatter of one fit or two.
+    precision = lv.laplace(MODEL.target, MODEL.data, MODEL.theta_0).precision
+    sd = TRUTH["theta.sd"] if family == "full_rank" else 1 / np.sqrt(np.diagonal(precision))
+    assert fit_scores(MODEL.target, family, TRUTH["theta.mean"], sd).max() < LIMIT
+    for wrong in (HALVED, FORGOTTEN):
+        assert fit_scores(wrong, family, TRUTH["theta.mean"], sd)[2:].min() > LIMIT + 8
+
+
+def test_a_fitted_normal_claims_nothing():
+    pytest.importorskip("optax", reason="needs the extra svi")
+    found = lv.svi(MODEL.target, MODEL.data, MODEL.theta_0, batch_size=BATCH, num_steps=100)
     assert not hasattr(found, "status") and not hasattr(found, "stderr")
-    # The optimiser's own noise is of the order of its last rates; there is no bar to hold it to.
-    assert np.all(np.abs(found.sd / TRUTH["theta.sd"] - 1) < 0.2) and jax.numpy.isfinite(found.elbo)
