@@ -10,6 +10,10 @@ from langevin.analysis import Estimate, estimate
 from langevin.analysis.statuses import worse, worst
 from langevin.engine.ledger import Ledger
 from langevin.kernels import Coarse
+from langevin.schedules import Constant
+
+# What levels may differ in: their steps are looked at apart, and seeds must differ.
+_OF_A_LEVEL = ("schedule", "seed", "chains", "keep", "layout", "versions")
 
 
 def richardson_romberg(fine: Ledger, coarse: Ledger, order: int = 1) -> dict[str, Estimate]:
@@ -49,9 +53,11 @@ def multilevel(base: Ledger, pairs: Sequence[tuple[Ledger, Ledger]]) -> dict[str
     """Averages at the finest step as a telescoping sum: base + sum over levels of (fine - coarse).
 
     `pairs` are (fine, coarse) as for `richardson_romberg`, the first of which has its coarse step at that of `base`,
-    each next one at half the step of the one before; all levels with seeds of their own. Coupled differences scatter
-    little, so few steps are spent where steps are small. The bar adds up the levels' variances. The value has the bias
-    of the finest step: `uncorrected`. Averages of functions only: moments about a mean are no telescoping sums.
+    each next one at half the step of the one before; all levels with seeds of their own, constant steps, and the model,
+    the kernel and the minibatches of `base`. Coupled differences scatter little, so few steps are spent where steps are
+    small. The bar adds up the levels' variances. The value has the bias of the finest step: `uncorrected`. Averages of
+    functions only: moments about a mean are no telescoping sums. Cost: a pass over the rows; before that a gradient for
+    every step of `base`, and two for every step of a pair.
 
     Giles, *Multilevel Monte Carlo path simulation* (2008); for SGLD Giles, Majka, Szpruch, Vollmer and Zygalakis,
     *Multi-level Monte Carlo methods for the approximation of invariant measures* (2020).
@@ -66,17 +72,20 @@ def multilevel(base: Ledger, pairs: Sequence[tuple[Ledger, Ledger]]) -> dict[str
         >>> bool(abs(lv.multilevel(base, [pair])["square"].value - 1.11) < 0.2)
         True
     """
-    for fine, coarse in pairs:
-        _check_pair(fine, coarse)
+    _check_ledger("base", base)
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ValueError(f"pairs must be a list of pairs (fine, coarse), got {pair!r} in it. Try [(fine, coarse)].")
+        _check_pair(*pair)
     if any(column.pairs is not None or column.marginals for column in base.columns.values()):
         raise ValueError("observables must be functions here, got Moments or Marginals. Try {'theta': lambda t: t}.")
-    seeds = [ledger.manifest.parts["seed"] for ledger in (base, *(fine for fine, _ in pairs))]
+    levels = [base, *(fine for fine, _ in pairs)]
+    seeds = [level.manifest.parts["seed"] for level in levels]
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"levels must have seeds of their own, got {seeds}: their errors add up as independent ones.")
+    _check_levels(levels)
     found = {name: _untold(part) for name, part in estimate(base).items()}
     for fine, coarse in pairs:
-        if set(fine.columns) != set(base.columns):
-            raise ValueError(f"pairs must have the observables of base, got {list(fine.columns)}.")
         # References cancel in a difference.
         columns = {
             name: replace(column, reference=np.zeros_like(column.reference), trace=None, hessian=None)
@@ -93,8 +102,39 @@ def _joined(fine: Ledger, coarse: Ledger, join: Callable[[Any, Any], Any]) -> Le
     return replace(fine, values=values, corrections=None, outer=None, anchor=None)
 
 
+def _check_ledger(name: str, ledger: Any) -> None:
+    if not isinstance(ledger, Ledger):
+        raise ValueError(f"{name} must be the ledger of a run, got {ledger!r}. Try {name}=lv.run(...).")
+
+
+def _check_levels(levels: Sequence[Ledger]) -> None:
+    """Raises unless fine runs differ from base in steps, seeds and chains alone, each at half the step before it."""
+    steps = []
+    for number, level in enumerate(levels):
+        name = f"pairs[{number - 1}]" if number else "base"
+        differs = levels[0].manifest.difference(level.manifest, but=_OF_A_LEVEL)
+        if differs is not None:
+            raise ValueError(f"{name} must be of the runs of base but for steps, seed and chains, but {differs}.")
+        if not isinstance(level.schedule, Constant):
+            raise ValueError(
+                f"{name} must have constant steps, or its averages are of no one step, got {level.schedule!r}. "
+                f"Try schedule=lv.Constant(0.1)."
+            )
+        # As chains take them.
+        steps.append(np.asarray(level.schedule.value, np.float32))
+        if number and not np.array_equal(2 * steps[-1], steps[-2]):
+            before = f"pairs[{number - 2}]" if number > 1 else "base"
+            raise ValueError(
+                f"{name} must have half the step of {before}, so that its coarse run has the same law, got "
+                f"{level.schedule!r} after {levels[number - 1].schedule!r}. Order the pairs from large steps to small "
+                f"ones, or run the level between."
+            )
+
+
 def _check_pair(fine: Ledger, coarse: Ledger) -> None:
     """Raises unless the runs differ in their kernel alone, and that as a coupled pair does."""
+    _check_ledger("fine", fine)
+    _check_ledger("coarse", coarse)
     if not isinstance(coarse.kernel, Coarse) or coarse.kernel.kernel != fine.kernel:
         raise ValueError(
             f"coarse must be the run of lv.Coarse({fine.kernel!r}), got {coarse.kernel!r}. Run both with the same seed."

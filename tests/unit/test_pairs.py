@@ -21,19 +21,9 @@ def square(theta):
     return theta**2
 
 
-def run(kernel, delta=DELTA, steps=2048, seed=3, chains=CHAINS, **more):
-    parts = {"observables": {"square": lambda t: t**2}, "progress": False, **more}
-    return lv.run(
-        NORMAL,
-        None,
-        0.0,
-        kernel=kernel,
-        schedule=lv.Constant(delta),
-        num_steps=steps,
-        chains=chains,
-        seed=seed,
-        **parts,
-    )
+def run(kernel, delta=DELTA, steps=2048, seed=3, chains=CHAINS, target=NORMAL, **more):
+    parts = {"observables": {"square": square}, "schedule": lv.Constant(delta), "progress": False, **more}
+    return lv.run(target, None, 0.0, kernel=kernel, num_steps=steps, chains=chains, seed=seed, **parts)
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +95,76 @@ def test_levels_add_up_to_the_finest_step_with_a_shorter_bar_than_that_alone():
     lower, upper = found.interval(1 - 1e-9)
     assert lower < variance(0.25) < upper and not lower < variance(0.5) < upper and found.status == "uncorrected"
     assert found.stderr < 0.7 * lv.estimate(pairs[1][0])["square"].stderr
+
+
+@pytest.fixture(scope="module")
+def levels():
+    """Two levels that fit, short: the base at 0.5, a pair at 0.25."""
+    parts = {"delta": 0.25, "steps": 64, "seed": 1, "chains": 2}
+    return run(lv.SGLD(), 0.5, 64, 0, 2), (run(lv.SGLD(), **parts), run(lv.Coarse(lv.SGLD()), **parts))
+
+
+def test_levels_may_differ_in_length_chains_and_draws(levels):
+    _, pair = levels
+    assert np.isfinite(lv.multilevel(run(lv.SGLD(), 0.5, 128, 0, 4, keep=16), [pair])["square"].stderr)
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"delta": 1.0}, r"pairs\[0\] must have half the step of base, .* got .*0.25\) after .*1.0\)"),
+        (
+            {"target": lv.Target(lambda t: -0.5 * (t - 3) ** 2)},
+            r"pairs\[0\] must be of the runs .* the target's gradient",
+        ),
+        ({"coordinates": lv.Preconditioned.by([4.0])}, "but coordinates is"),
+        ({"observables": {"square": lambda t: t**2 + 1}}, "but observables is"),
+        ({"observables": {"cube": lambda t: t**3}}, "but observables is"),
+        ({"kernel": lv.BAOAB()}, r"but kernel is BAOAB\(friction=1.0\) and SGLD\(\)"),
+        ({"schedule": lv.Polynomial(1.0, 1.0)}, "base must have constant steps"),
+    ],
+)
+def test_a_base_on_which_the_pair_does_not_stand_is_refused(levels, more, named):
+    """A base at step 1 gave 1.25 for 1.07, one of another target 10.1, each with a bar of 0.01."""
+    parts = {"kernel": lv.SGLD(), "delta": 0.5, "steps": 64, "seed": 0, "chains": 2, **more}
+    with pytest.raises(ValueError, match=named):
+        lv.multilevel(run(**parts), [levels[1]])
+
+
+def test_data_and_minibatches_are_those_of_the_base():
+    line = lv.Target(lambda t: -0.5 * t**2, lambda t, x: -0.5 * (x - t) ** 2)
+    data = np.linspace(-1.0, 1.0, 30).astype(np.float32)
+
+    def level(kernel, delta, seed, data=data, size=5):
+        return lv.run(
+            line, data, 0.0, kernel=kernel, schedule=lv.Constant(delta), num_steps=64, seed=seed, progress=False,
+            subsample=lv.WithReplacement(size), observables={"square": square},
+        )  # fmt: skip
+
+    pair = level(lv.SGLD(), 0.01, 1), level(lv.Coarse(lv.SGLD()), 0.01, 1)
+    assert np.isfinite(lv.multilevel(level(lv.SGLD(), 0.02, 0), [pair])["square"].value)
+    with pytest.raises(ValueError, match=r"but the data are .* \(30,\)"):
+        lv.multilevel(level(lv.SGLD(), 0.02, 0, data=data + 1), [pair])
+    with pytest.raises(ValueError, match="but subsample is"):
+        lv.multilevel(level(lv.SGLD(), 0.02, 0, size=10), [pair])
+
+
+def test_levels_in_the_wrong_order_and_what_is_no_pair_are_refused(levels):
+    base, pair = levels
+    parts = {"delta": 0.125, "steps": 64, "seed": 2, "chains": 2}
+    finer = run(lv.SGLD(), **parts), run(lv.Coarse(lv.SGLD()), **parts)
+    assert np.isfinite(lv.multilevel(base, [pair, finer])["square"].value)
+    with pytest.raises(ValueError, match=r"pairs\[0\] must have half the step of base"):
+        lv.multilevel(base, [finer, pair])
+    again = run(lv.SGLD(), 0.25, 64, 3, 2), run(lv.Coarse(lv.SGLD()), 0.25, 64, 3, 2)
+    with pytest.raises(ValueError, match=r"pairs\[1\] must have half the step of pairs\[0\]"):
+        lv.multilevel(base, [pair, again])
+    with pytest.raises(ValueError, match=r"pairs must be a list of pairs \(fine, coarse\), got Ledger"):
+        lv.multilevel(base, pair)
+    with pytest.raises(ValueError, match="base must be the ledger of a run, got 3"):
+        lv.multilevel(3, [])
+    with pytest.raises(ValueError, match="coarse must be the ledger of a run, got None"):
+        lv.richardson_romberg(base, None)
 
 
 def test_runs_that_are_no_pair_are_refused(pair):
