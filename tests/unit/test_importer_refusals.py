@@ -94,6 +94,26 @@ def test_dates_huge_numbers_and_identifiers_are_refused(tmp_path, monkeypatch):
         lv.import_data(tmp_path / "t.parquet", tmp_path / "out")
 
 
+def test_columns_of_one_name_are_refused_and_both_are_named(tmp_path):
+    (tmp_path / "t.csv").write_text("x,y,x\n1,2,3\n")
+    twins = arrow.Table.from_arrays([arrow.array([1]), arrow.array([2])], names=["x", "x"])
+    parquet.write_table(twins, tmp_path / "t.parquet")
+    for data, words in [
+        (tmp_path / "t.csv", r"'x' twice: column 1 of .*t\.csv and column 3 of"),
+        (tmp_path / "t.parquet", r"'x' twice: column 1 of .*t\.parquet and column 2 of"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            lv.import_data(data, tmp_path / "out")
+    files = [tmp_path / "a" / "x.npy", tmp_path / "b" / "x.npy"]
+    for k, file in enumerate(files):
+        file.parent.mkdir()
+        np.save(file, np.full(3, float(k)))
+    with pytest.raises(ValueError, match=r"'x' twice: .*a/x\.npy and .*b/x\.npy"):
+        lv.DataSource.of(files)
+    with pytest.raises(ValueError, match="'x' twice"):
+        lv.DataSource.of(twins)
+
+
 def test_files_of_two_kinds_or_tables_are_refused(tmp_path):
     csv.write_csv(TABLE, tmp_path / "t.csv")
     parquet.write_table(TABLE, tmp_path / "t.parquet")
@@ -174,7 +194,7 @@ def test_a_disk_that_takes_no_more_is_named_and_the_import_goes_on_later(tmp_pat
     assert not (tmp_path / "out").exists()
     assert lv.import_data(tmp_path / "x.npy", tmp_path / "out").num_data == 10_000
     assert not (tmp_path / "out.importing").exists()
-    with pytest.raises(OSError, match="could not be finished"):
+    with pytest.raises(OSError, match=r"could not be finished.*langevin import SRC ELSEWHERE"):
         lv.import_data(tmp_path / "x.npy", "/proc/nowhere/out")
 
 

@@ -71,7 +71,8 @@ class Workshop:
         said = (
             f"the import into {self._final} could not be finished, and nothing is there that was not: {error.strerror}."
             f" It needs a folder that can be written to, with room for twice the columns. Once that is mended, the "
-            f"same call goes on where it was; to give up, delete {self._path}"
+            f"same call goes on where it was; to give up, delete {self._path}. To have the columns elsewhere: "
+            f"langevin import SRC ELSEWHERE, and pass that folder"
         )
         raise OSError(error.errno, said) from error
 

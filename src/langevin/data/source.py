@@ -171,6 +171,9 @@ def _columns(data: PyTree) -> PyTree:
     if type(data).__module__.split(".")[0] not in ("pandas", "polars", "pyarrow"):
         return data
     names = getattr(data, "column_names", None) or list(data.columns)
+    twins = [str(name) for k, name in enumerate(names) if str(name) in map(str, names[:k])]
+    if twins:
+        raise ValueError(f"data: columns must have different names, got {twins[0]!r} twice. Rename one.")
     return {str(name): data[name].to_numpy() for name in names}
 
 

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from langevin.data.columns import MappedFile
+from langevin.data.csv_lines import below_header, names_of, refusal
+from langevin.data.text import numbers_in, pyarrow_module
 
 # Rows of a batch, its bytes where rows are long, and bytes of a CSV file that are parsed at once.
 BATCH_ROWS, _BATCH_BYTES = 2**16, 16 * 2**20
 _CSV_BYTES = 16 * 2**20
-# What counts as a number in a CSV file, for the rare part of one that cannot be read as its first part was.
-_BOOLEAN, _INTEGER = r"^\s*(?i:true|false|0|1)\s*$", r"^\s*[-+]?\d+\s*$"
-_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+# Bytes of a Parquet column that are fetched at once; ahead of need, or without a buffer, row groups are held whole.
+_BUFFER_BYTES = 2**16
 
 
 class Batch(NamedTuple):
@@ -36,10 +37,11 @@ class Batch(NamedTuple):
 class Table(Protocol):
     """Files of one format that make up a table."""
 
-    # Arrow or NumPy dtype of each column, and the bytes of the files.
+    # Arrow or NumPy dtype of each column, the bytes of the files, and rows in them: at most so many.
     types: dict[str, Any]
     files: list[Path]
     bytes: int
+    rows: int
     bare: bool
 
     def batches(self, names: Sequence[str], position: list[int] | None) -> Iterator[Batch]:
@@ -47,23 +49,23 @@ class Table(Protocol):
 
 
 class Promoted(ValueError):
-    """A column of integers that turns out to hold other numbers further down: all of it has to be read as float."""
+    """A column of integers, or of text, that turns out to hold other numbers: all of it has to be read as float."""
 
     def __init__(self, column: str) -> None:
         super().__init__(column)
         self.column = column
 
 
-def open_table(paths: Sequence[Path], floats: Sequence[str]) -> Table:
-    """The table in these files or folders; `floats` names columns to read as float whatever they look like."""
+def open_table(paths: Sequence[Path], floats: Sequence[str], texts: Sequence[str] = ()) -> Table:
+    """The table in these files or folders; `floats` and `texts` name columns to read as such in any case."""
     files = [file for path in paths for file in _inside(path)]
     suffixes = {file.suffix.lower() for file in files}
     if suffixes == {".npy"}:
         return _Arrays(files, bare=len(paths) == 1 and not paths[0].is_dir())
     if suffixes == {".parquet"}:
-        return _Parquet(files)
+        return _Parquet(files, floats)
     if suffixes == {".csv"}:
-        return _Csv(files, floats)
+        return _Csv(files, floats, texts)
     listed = ", ".join(str(path) for path in paths)
     if len(suffixes) > 1:
         raise ValueError(f"data must be files of one kind, got {', '.join(sorted(suffixes))} in {listed}.")
@@ -79,36 +81,41 @@ def _inside(path: Path) -> list[Path]:
     return sorted(file for file in path.iterdir() if file.suffix.lower() in (".npy", ".parquet", ".csv"))
 
 
-def pyarrow_module(name: str) -> Any:
-    """A module of pyarrow, or an error that says how to install it."""
-    import importlib
+def _refuse_twins(names: Sequence[str], places: Sequence[Any]) -> None:
+    first: dict[str, Any] = {}
+    for name, place in zip(names, places, strict=True):
+        if name in first:
+            raise ValueError(
+                f"data: columns must have different names, got {name!r} twice: {first[name]} and {place}. Rename one."
+            )
+        first[name] = place
 
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ImportError("Parquet and CSV files need pyarrow: pip install 'langevin[files]'.") from error
+
+def _places(names: Sequence[str], file: Path) -> list[str]:
+    return [f"column {k} of {file}" for k in range(1, len(names) + 1)]
 
 
 class _Arrays:
     """`.npy` files, one column each."""
 
     def __init__(self, files: list[Path], bare: bool) -> None:
+        _refuse_twins([file.stem for file in files], files)
         self.files, self._files = files, {file.stem: MappedFile(file) for file in files}
         self.types = {name: (file.dtype, file.shape[1:]) for name, file in self._files.items()}
         self.bytes = sum(file.nbytes for file in self._files.values())
         self.bare = bare
-        self._rows = {file.shape[0] for file in self._files.values()}
-        if len(self._rows) > 1:
-            raise ValueError(f"data must share one leading axis, got columns of {sorted(self._rows)} rows.")
+        lengths = {file.shape[0] for file in self._files.values()}
+        if len(lengths) > 1:
+            raise ValueError(f"data must share one leading axis, got columns of {sorted(lengths)} rows.")
+        (self.rows,) = lengths
 
     def batches(self, names: Sequence[str], position: list[int] | None) -> Iterator[Batch]:
-        (rows,) = self._rows
         arrays = {name: self._files[name].array for name in names}
         first = self._files[names[0]]
-        width = sum(file.nbytes for file in self._files.values()) // rows
+        width = sum(file.nbytes for file in self._files.values()) // self.rows
         size = int(np.clip(_BATCH_BYTES // max(width, 1), 1, BATCH_ROWS))
-        for start in range(0 if position is None else position[0], rows, size):
-            stop = min(start + size, rows)
+        for start in range(0 if position is None else position[0], self.rows, size):
+            stop = min(start + size, self.rows)
             columns = {name: array[start:stop] for name, array in arrays.items()}
             yield Batch(columns, first.path, start, [stop], stop * width)
 
@@ -118,16 +125,18 @@ class _Parquet:
 
     bare = False
 
-    def __init__(self, files: list[Path]) -> None:
-        parquet, self._lib = pyarrow_module("pyarrow.parquet"), pyarrow_module("pyarrow").lib
+    def __init__(self, files: list[Path], floats: Sequence[str]) -> None:
+        arrow, parquet = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.parquet")
+        self._lib, self._number, self._floats = arrow.lib, arrow.float64(), floats
         self.files, self._files = files, []
         for file in files:
             try:
-                self._files.append(parquet.ParquetFile(file))
+                self._files.append(parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False))
             except (self._lib.ArrowInvalid, OSError) as error:
                 raise ValueError(f"data: {file} is not a Parquet file: {str(error).splitlines()[0]}.") from error
         self.types = {one.name: one.type for one in self._files[0].schema_arrow}
         for file, opened in zip(files, self._files, strict=True):
+            _refuse_twins(opened.schema_arrow.names, _places(opened.schema_arrow.names, file))
             own = {one.name: one.type for one in opened.schema_arrow}
             if own != self.types:
                 odd = next(n for n in [*self.types, *own] if own.get(n) != self.types.get(n))
@@ -135,11 +144,13 @@ class _Parquet:
                     f"data: all files must have the same columns, but {odd!r} is {self.types.get(odd, 'not there')} in "
                     f"{files[0]} and {own.get(odd, 'not there')} in {file}."
                 )
-        self._rows = max(sum(opened.metadata.num_rows for opened in self._files), 1)
+        self.types.update(dict.fromkeys(floats, self._number))
+        self.rows = sum(opened.metadata.num_rows for opened in self._files)
         self.bytes = sum(file.stat().st_size for file in files)
 
     def batches(self, names: Sequence[str], position: list[int] | None) -> Iterator[Batch]:
         begin, before = [0, 0] if position is None else position, 0
+        size = int(np.clip(_BATCH_BYTES // (8 * len(names)), 1, BATCH_ROWS))
         for k, (file, opened) in enumerate(zip(self.files, self._files, strict=True)):
             row = 0
             for g in range(opened.metadata.num_row_groups):
@@ -148,11 +159,13 @@ class _Parquet:
                     row = stop
                     continue
                 try:
-                    for batch in opened.iter_batches(BATCH_ROWS, row_groups=[g], columns=list(names)):
+                    for batch in opened.iter_batches(size, row_groups=[g], columns=list(names)):
                         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+                        texts = {name: columns[name] for name in self._floats if name in columns}
+                        columns.update({name: numbers_in(text, self._number)[0] for name, text in texts.items()})
                         first, row = row, row + len(batch)
-                        read = int((before + row) / self._rows * self.bytes)
-                        yield Batch(columns, file, first, [k, g + 1] if row == stop else None, read)
+                        read = int((before + row) / self.rows * self.bytes)
+                        yield Batch(columns, file, first, [k, g + 1] if row == stop else None, read, texts)
                 except (self._lib.ArrowInvalid, OSError) as error:
                     raise ValueError(f"data: {file} is damaged: {str(error).splitlines()[0]}.") from error
             before += row
@@ -163,25 +176,20 @@ class _Csv:
 
     bare = False
 
-    def __init__(self, files: list[Path], floats: Sequence[str]) -> None:
+    def __init__(self, files: list[Path], floats: Sequence[str], texts: Sequence[str]) -> None:
         self._arrow, self._csv = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.csv")
-        self._compute = pyarrow_module("pyarrow.compute")
         self.files = files
         self.bytes = sum(file.stat().st_size for file in files)
-        piece, _ = _lines(files[0], 0)
-        try:
-            # Unquoted NA and empty entries are missing, in columns of strings too; a quoted "NA" is a string.
-            found = self._csv.read_csv(self._arrow.py_buffer(piece), convert_options=self._convert(None))
-        except self._arrow.lib.ArrowInvalid as error:
-            raise ValueError(f"data: {files[0]} is not a CSV file with a header: {error}.") from error
-        number = self._arrow.float64()
-        known = {one.name: number if one.type == self._arrow.null() else one.type for one in found.schema}
-        self.types = {name: number if name in floats else type_ for name, type_ in known.items()}
-
-    def _convert(self, types: dict[str, Any] | None, **more: Any) -> Any:
-        return self._csv.ConvertOptions(
-            column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False, **more
-        )
+        self.types: dict[str, Any] = {}
+        names, piece = self._names(files[0]), below_header(_lines(files[0], 0)[0])
+        found = self._read(piece, names, files[0], 0, None).schema if piece.strip() else []
+        number, nothing = self._arrow.float64(), self._arrow.null()
+        self.types.update(dict.fromkeys(names, number))
+        self.types.update({one.name: one.type for one in found if one.type != nothing})
+        self.types.update(dict.fromkeys(floats, number))
+        self.types.update({name: self._arrow.string() for name in texts if name in names})
+        # A row has a byte for each column at least, which separates it from the next.
+        self.rows = self.bytes // len(self.types)
 
     def batches(self, names: Sequence[str], position: list[int] | None) -> Iterator[Batch]:
         begin = [0, 0, 0] if position is None else position
@@ -191,10 +199,10 @@ class _Csv:
             while offset < file.stat().st_size:
                 piece, end = _lines(file, offset)
                 if offset == 0:
-                    piece = piece[piece.find(b"\n") + 1 :] if b"\n" in piece else b""
+                    piece = below_header(piece)
                 offset = end
                 if piece.strip():
-                    table, texts = self._parsed(piece, header, names, file)
+                    table, texts = self._parsed(piece, header, names, file, row)
                     columns = {name: self._whole(table.column(name)) for name in names}
                     first, row = row, row + len(table)
                     yield Batch(columns, file, first, [k, offset, row], before + offset, texts)
@@ -203,9 +211,7 @@ class _Csv:
         return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
     def _header(self, file: Path) -> list[str]:
-        with open(file, "rb") as opened:
-            line = opened.readline()
-        names = self._csv.read_csv(self._arrow.py_buffer(line)).schema.names
+        names = self._names(file)
         if set(names) != set(self.types):
             odd = next(iter(set(names) ^ set(self.types)))
             raise ValueError(
@@ -213,33 +219,43 @@ class _Csv:
             )
         return names
 
-    def _parsed(self, piece: bytes, header: list[str], names: Sequence[str], file: Path) -> tuple[Any, dict[str, Any]]:
-        """The piece as a table, and the texts of columns in which something is no number."""
-        read = self._csv.ReadOptions(column_names=header, block_size=4 * 2**20)
+    def _names(self, file: Path) -> list[str]:
+        names = names_of(file)
+        _refuse_twins(names, _places(names, file))
+        return names
 
-        def parse(types: dict[str, Any]) -> Any:
-            convert = self._convert(types, include_columns=list(names))
-            return self._csv.read_csv(self._arrow.py_buffer(piece), read_options=read, convert_options=convert)
-
+    def _read(self, piece: bytes, header: list[str], file: Path, row: int, types: Any, **more: Any) -> Any:
+        """Lines as a table of these types; ArrowInvalid where those of the table do not fit."""
+        # Unquoted NA and empty entries are missing, in columns of strings too; a quoted "NA" is a string.
+        convert = self._csv.ConvertOptions(
+            column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False, **more
+        )
+        buffer, read = self._arrow.py_buffer(piece), {"column_names": header, "block_size": 4 * 2**20}
         try:
-            return parse(self.types), {}
+            return self._csv.read_csv(buffer, self._csv.ReadOptions(**read), None, convert)
         except self._arrow.lib.ArrowInvalid as error:
-            if "conversion error" not in str(error):
-                raise ValueError(f"data: {file} cannot be read as CSV: {str(error).splitlines()[0]}.") from error
-        table, texts = parse(dict.fromkeys(names, self._arrow.string())), {}
+            if types is self.types and "conversion error" in str(error):
+                raise
+            raise refusal(error, buffer, read, file, row) from error
+
+    def _parsed(
+        self, piece: bytes, header: list[str], names: Sequence[str], file: Path, row: int
+    ) -> tuple[Any, dict[str, Any]]:
+        """The piece as a table, and the texts of columns in which something is no number."""
+        try:
+            return self._read(piece, header, file, row, self.types, include_columns=list(names)), {}
+        except self._arrow.lib.ArrowInvalid:
+            string = self._arrow.string()
+            table = self._read(piece, header, file, row, dict.fromkeys(names, string), include_columns=list(names))
+        texts = {}
         for name in names:
             type_, text = self.types[name], table.column(name)
-            if type_ == self._arrow.string():
+            if type_ == string:
                 continue
-            whole = self._arrow.types.is_integer(type_)
-            pattern = _INTEGER if whole else _BOOLEAN if self._arrow.types.is_boolean(type_) else _NUMBER
-            fits = self._compute.match_substring_regex(text, pattern)
-            number = self._compute.match_substring_regex(text, _NUMBER)
-            if whole and self._compute.any(self._compute.and_not(number, fits)).as_py():
+            values, others = numbers_in(text, type_)
+            if others:
                 raise Promoted(name)
-            readable = self._compute.if_else(fits, text, self._arrow.scalar(None, self._arrow.string()))
-            trimmed = self._compute.utf8_trim_whitespace(readable)
-            table = table.set_column(table.schema.get_field_index(name), name, trimmed.cast(type_))
+            table = table.set_column(table.schema.get_field_index(name), name, values)
             texts[name] = self._whole(text)
         return table, texts
 
