@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import langevin as lv
 from langevin.cli import app
 from langevin.data import importer, tables
-from tests.unit.tables import COLUMNS, TABLE, check_rows, parquet, spoiled, written
+from tests.unit.tables import COLUMNS, TABLE, N, arrow, check_rows, parquet, spoiled, written
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +47,40 @@ def test_importing_again_does_nothing_until_something_changes(tmp_path, monkeypa
     assert not np.array_equal(one.arrays["id"], other.arrays["id"])
     parquet.write_table(TABLE.slice(0, 100), path)
     assert lv.import_data(path, tmp_path / "out", columns=COLUMNS, seed=1).num_data == 100
+
+
+def test_what_was_damaged_is_imported_anew_by_the_same_call(tmp_path):
+    path = written("parquet", tmp_path)
+    whole = lv.import_data(path, tmp_path / "out", columns=COLUMNS)
+    for damage in (lambda one: one.unlink(), lambda one: np.save(one, np.ones(5)), lambda one: one.write_bytes(b"")):
+        damage(tmp_path / "out" / "x.npy")
+        with pytest.raises(ValueError, match="data"):
+            lv.DataSource.of(tmp_path / "out")
+        assert lv.import_data(path, tmp_path / "out", columns=COLUMNS).fingerprint == whole.fingerprint
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_buckets_are_counted_from_the_rows_as_they_are_written(form, tmp_path, monkeypatch):
+    """A file may say little of many rows."""
+    shuffle, sizes = importer._Import._shuffle, []
+
+    def watched(self, k, records, *more):
+        sizes.append(records.nbytes)
+        return shuffle(self, k, records, *more)
+
+    monkeypatch.setattr(importer._Import, "_shuffle", watched)
+    table = arrow.table({name: np.full(N, 7.0, np.float32) for name in "ab"})
+    assert lv.import_data(written(form, tmp_path, table), tmp_path / "out").num_data == N
+    assert sum(sizes) == 8 * N and max(sizes) < 1.2 * 20_000
+
+
+def test_a_huge_row_group_is_not_held_whole(tmp_path):
+    columns = {f"x{k}": np.random.default_rng(k).normal(size=1_000_000) for k in range(4)}
+    parquet.write_table(arrow.table(columns), tmp_path / "t.parquet", row_group_size=1_000_000)
+    held = [arrow.total_allocated_bytes()]
+    for _ in tables.open_table([tmp_path / "t.parquet"], []).batches(list(columns), None):
+        held.append(arrow.total_allocated_bytes())
+    assert len(held) > 10 and max(held) - held[0] < 16e6
 
 
 def test_a_path_to_a_table_is_imported_beside_it(tmp_path):

@@ -57,6 +57,40 @@ def test_errors_of_one_sign_are_refused_where_there_are_many():
         as_source(np.tile(values, 50_000))
 
 
+def test_integers_that_become_float32_side_by_side_are_held_to_the_same(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"age": np.arange(1000) % 80, "t": 1_700_000_000 + np.arange(1000)})
+    table["late"] = table["t"].where(table["age"] > 0).astype("Int64")
+    table.to_parquet(tmp_path / "t.parquet")
+    for second in ("t", "late"):
+        with pytest.raises(ValueError, match=f"column '{second}' must be resolved by float32"):
+            lv.import_data(tmp_path / "t.parquet", tmp_path / "out", columns={"x": ["age", second]}, drop_missing=True)
+    assert lv.import_data(tmp_path / "t.parquet", tmp_path / "out", columns=["age", "t"]).num_data == 1000
+
+
+def test_an_import_that_was_interrupted_is_held_to_the_same(tmp_path, monkeypatch):
+    from langevin.data import importer, tables
+
+    monkeypatch.setattr(importer, "_JOURNAL_SECONDS", 0.0)
+    monkeypatch.setattr(tables, "_BATCH_BYTES", 8_000)
+    np.save(tmp_path / "t.npy", 1.7e9 + np.arange(3000.0))
+    throws, calls = importer._Import._throws, []
+
+    def interrupted(self, *more):
+        calls.append(more)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return throws(self, *more)
+
+    monkeypatch.setattr(importer._Import, "_throws", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lv.import_data(tmp_path / "t.npy", tmp_path / "out")
+    with pytest.raises(ValueError, match="column 't' must be resolved by float32"):
+        lv.import_data(tmp_path / "t.npy", tmp_path / "out")
+    # The second call went on behind what the first had thrown.
+    assert calls[3][0] > 0
+
+
 def test_tables_are_held_to_the_same(tmp_path):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")

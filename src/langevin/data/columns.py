@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from io import BytesIO
 from math import prod
 from pathlib import Path
 from threading import Lock
@@ -85,7 +86,9 @@ class Manifest:
             columns = tuple(_column(**entry) for entry in found.pop("columns"))
             manifest = cls(columns=columns, **found)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"{file} is not a manifest that can be used: {error}. Import the data anew.") from error
+            raise ValueError(
+                f"{file} is not a manifest that can be used: {error}. Delete {folder} and import anew."
+            ) from error
         if not columns or (manifest.bare and len(columns) > 1):
             raise ValueError(f"{file} is not a manifest that can be used: it has {len(columns)} columns.")
         return manifest
@@ -226,6 +229,13 @@ class DataChanged(RuntimeError):
         >>> issubclass(lv.DataChanged, RuntimeError)
         True
     """
+
+
+def header_of(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    """The beginning of a `.npy` file; its length is a multiple of 64."""
+    buffer = BytesIO()
+    npy.write_array_header_1_0(buffer, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
+    return buffer.getvalue()
 
 
 def _header(file: Any, path: Path) -> tuple[tuple[int, ...], np.dtype, int]:

@@ -11,8 +11,7 @@ what is done; lengths of files beyond that are cut off when a killed import goes
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from io import BytesIO
+from contextlib import ExitStack, suppress
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -21,10 +20,9 @@ from typing import Any, BinaryIO
 from zlib import crc32
 
 import numpy as np
-from numpy.lib import format as npy
 
-from langevin.data.columns import MANIFEST, Column, DataChanged, Manifest, file_name
-from langevin.data.encode import Encoder, parts_of
+from langevin.data.columns import MANIFEST, Column, DataChanged, Manifest, file_name, header_of
+from langevin.data.encode import Encoder, declared_levels, parts_of
 from langevin.data.files import FileSource, open_data
 from langevin.data.journal import Workshop, appending
 from langevin.data.memory import memoryview_of
@@ -56,11 +54,13 @@ def import_data(
     data:    a file, a folder, or a list of files of one kind, which make up one table.
     columns: which columns, all if None: names, or {"x": ["x1", "x2"], "y": "y"} to put some side by side into one
              float32 matrix, which is what a step reads fastest. Names may be patterns: {"x": "x*", "y": "y"}.
+             {"code": "C(code)"} says that entries are names, even where they look like numbers.
 
     Numbers become float32 or integers of at most 32 bits; strings become codes, whose levels are in `source.levels`.
-    A row without a finite number in one of the columns is refused, or dropped and counted with `drop_missing`. Rows are
-    shuffled, every order equally likely. Importing again does nothing where neither the files (by size and time) nor
-    the options have changed; an import that was killed goes on where it was. The folder appears when it is complete.
+    A column of text most of which is numbers is one of numbers, with mistakes. A row without a finite number in one of
+    the columns is refused, or dropped and counted with `drop_missing`. Rows are shuffled, every order equally likely.
+    Importing again does nothing where the folder is whole and neither the files (by size and time) nor the options have
+    changed; an import that was killed goes on where it was. The folder appears when it is complete.
 
     Cost: the data are read once and written twice; disk for twice the columns, memory for a few hundred MB.
 
@@ -80,10 +80,10 @@ def import_data(
         floats: list[str] = []
         while True:
             try:
-                _imported(open_table(paths, floats), final, columns, drop_missing, seed)
-                return open_data(final)
+                table = open_table(paths, floats, declared_levels(columns))
+                return _imported(table, final, columns, drop_missing, seed)
             except Promoted as found:
-                # Integers in the first rows of a CSV file, other numbers further down: read it anew.
+                # Integers or text at first sight, other numbers on the whole: read it anew.
                 floats.append(found.column)
 
 
@@ -93,40 +93,44 @@ def beside(paths: Sequence[Path]) -> Path:
     return paths[0].absolute().with_name(f"{paths[0].name}{more}.langevin")
 
 
-def _imported(table: Table, final: Path, columns: Any, drop_missing: bool, seed: int) -> None:
+def _imported(table: Table, final: Path, columns: Any, drop_missing: bool, seed: int) -> FileSource:
     encoder = Encoder(parts_of(table, columns), drop_missing)
 
     def origin() -> dict[str, Any]:
         return {
             "files": [[str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns] for file in table.files],
-            "columns": [[part.name, list(part.made_of)] for part in encoder.parts],
+            "columns": [[part.name, part.asked] for part in encoder.parts],
             "drop_missing": drop_missing,
             "seed": seed,
         }
 
     began = origin()
     if (final / MANIFEST).exists() and Manifest.read(final).origin == began:
-        return
-    # What a column is read as is no choice of the user's, but rows that were read in another way cannot be used.
-    with Workshop(final, {**began, "types": [str(part.dtype) for part in encoder.parts]}) as shop:
+        # What is damaged is imported anew.
+        with suppress(ValueError):
+            return open_data(final)
+    buckets = int(np.clip(-(-table.rows * encoder.record.itemsize // _BUCKET_BYTES), 1, _MOST_BUCKETS))
+    # These are no choices of the user's, but rows that were read or thrown in another way cannot be used.
+    own = {"types": [str(part.dtype) for part in encoder.parts], "buckets": buckets}
+    with Workshop(final, {**began, **own}) as shop:
         if not shop.complete:
-            work = _Import(table, encoder, seed, shop)
+            work = _Import(table, encoder, seed, shop, buckets)
             work.throw()
             work.collect()
             if origin() != began:
                 raise DataChanged("data: the files were changed while they were imported. Import them again.")
             work.describe(began)
         shop.publish()
+    return open_data(final)
 
 
 class _Import:
     """One import under way."""
 
-    def __init__(self, table: Table, encoder: Encoder, seed: int, shop: Workshop) -> None:
+    def __init__(self, table: Table, encoder: Encoder, seed: int, shop: Workshop, buckets: int) -> None:
         self._table, self._encoder, self._seed, self._shop = table, encoder, seed, shop
-        self._journal, self._record = shop.journal, encoder.record
-        self._buckets = int(np.clip(-(-table.bytes // _BUCKET_BYTES), 1, _MOST_BUCKETS))
-        encoder.levels, encoder.dropped = self._journal.levels, self._journal.dropped
+        self._journal, self._record, self._buckets = shop.journal, encoder.record, buckets
+        encoder.resume(shop.journal)
         taken: set[str] = set()
         self._files = [shop.columns / file_name(part.name, taken) for part in encoder.parts]
 
@@ -136,8 +140,6 @@ class _Import:
         if journal.thrown:
             return
         journal.lengths = journal.lengths or [0] * self._buckets
-        # What is left of an interrupted import may spread less than the whole.
-        from_the_start = journal.row == 0
         saved, read = monotonic(), 0
         with ExitStack() as stack:
             lengths = [rows * size for rows in journal.lengths]
@@ -158,13 +160,13 @@ class _Import:
                     if monotonic() - saved > _JOURNAL_SECONDS:
                         # A journal may not speak of rows that are still on their way.
                         writing.result()
+                        self._encoder.note(journal)
                         self._shop.save()
                         saved = monotonic()
                 read = batch.read
             if writing is not None:
                 writing.result()
-        if from_the_start:
-            self._encoder.check_rounding(journal.row)
+        self._encoder.check(journal.row)
         journal.thrown = True
         self._shop.save()
 
@@ -197,9 +199,9 @@ class _Import:
         total = sum(journal.lengths)
         if not total:
             raise ValueError("data must hold at least one row, got none that is whole.")
-        headers = [_header(part.dtype, (total, *part.shape)) for part in parts]
+        headers = [header_of(part.dtype, (total, *part.shape)) for part in parts]
         sizes = [part.dtype.itemsize * prod(part.shape) for part in parts]
-        codes = [self._encoder.final_levels(part.name)[1] if part.categorical else None for part in parts]
+        codes = [self._encoder.final_levels(part)[1] if part.categorical else None for part in parts]
         journal.checksums = journal.checksums or [0] * len(parts)
         with ExitStack() as stack:
             files = []
@@ -264,7 +266,7 @@ class _Import:
                     crc32=crc,
                     size=found.st_size,
                     mtime_ns=found.st_mtime_ns,
-                    levels=tuple(self._encoder.final_levels(part.name)[0]) if part.categorical else None,
+                    levels=tuple(self._encoder.final_levels(part)[0]) if part.categorical else None,
                     made_of=part.made_of,
                 )
             )
@@ -290,10 +292,3 @@ def _write(file: BinaryIO, array: np.ndarray) -> None:
     left = memoryview_of(array)
     while left:
         left = left[file.write(left) :]
-
-
-def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    """The beginning of a `.npy` file; its length is a multiple of 64."""
-    buffer = BytesIO()
-    npy.write_array_header_1_0(buffer, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
-    return buffer.getvalue()

@@ -17,7 +17,8 @@ _JOURNAL, _COLUMNS, _OLD = "journal.json", "columns", "replaced"
 class Journal:
     """What of an import is done.
 
-    First pass: the `position` in the table from which to go on, the number of rows before it, rows in each bucket.
+    First pass: the `position` in the table from which to go on, the number of rows before it, rows in each bucket, and
+    what the encoder has seen in them.
     Second pass, once all are `thrown`: the next `bucket`, rows `written` so far and the columns' checksums up to there.
     """
 
@@ -27,6 +28,8 @@ class Journal:
     thrown: bool = False
     levels: dict[str, dict[str, int]] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
+    entries: dict[str, list[int]] = field(default_factory=dict)
+    rounding: dict[str, dict[str, Any]] = field(default_factory=dict)
     bucket: int = 0
     written: int = 0
     checksums: list[int] = field(default_factory=list)

@@ -1,5 +1,7 @@
 """Whether numbers survive being rounded to float32: what matters is the spacing there against how far they spread."""
 
+from typing import Any
+
 import numpy as np
 
 # Numbers that are looked at in one array: what rounding does to a column shows in any part of it.
@@ -23,14 +25,20 @@ class Rounding:
         'date must be resolved by float32, got numbers near 2.46e+06 that spread by '
     """
 
-    def __init__(self) -> None:
-        self._count, self._first, self._largest = 0, np.zeros(0), np.zeros(0)
+    def __init__(self, count: int = 0, first: Any = (), largest: Any = (), sums: Any = ()) -> None:
+        self._count, self._first, self._largest = count, np.array(first), np.array(largest)
         # Sums of x - first, its square, e and its square.
-        self._sums = np.zeros((4, 0))
+        self._sums = np.array(sums)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What has been added up, as JSON: `Rounding(**state)` goes on from there."""
+        arrays = {"first": self._first, "largest": self._largest, "sums": self._sums}
+        return {"count": self._count, **{name: array.tolist() for name, array in arrays.items()}}
 
     def add(self, values: np.ndarray) -> None:
-        """Takes some rows into account; the columns are the trailing axes. Smaller types lose nothing, and are not."""
-        if values.dtype.kind != "f" or values.dtype.itemsize <= 4 or not values.size:
+        """Takes some rows into account; the columns are the trailing axes. Types that lose nothing are not."""
+        if np.can_cast(values.dtype, np.float32) or not values.size:
             return
         flat = values.reshape(len(values), -1)
         if flat.size > _MOST_NUMBERS:
