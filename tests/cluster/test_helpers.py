@@ -39,6 +39,9 @@ class Here(Crew):
     def crew(self):
         return self
 
+    def begin(self, prepared):
+        raise NotImplementedError
+
     def store(self, array):
         return NpyLeaf.of(array, self.folder / "x.npy")
 

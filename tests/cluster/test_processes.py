@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from threading import Lock
 
 import jax
 import numpy as np
@@ -88,6 +89,20 @@ def test_engines_refuse_what_cannot_be(engine):
             engine(**bad)
     with pytest.raises(ValueError, match=r"engine must be where chains go, got 2"):
         run(CASES["no data"], engine=2)
+    with pytest.raises(ValueError, match=rf"engine must be where chains go, .* Try engine=lv\.{engine.__name__}\(\)\."):
+        run(CASES["no data"], engine=engine)
+    with pytest.raises(ValueError, match="engine must be where chains go"):
+        lv.sample(lv.Target(lambda t: -0.5 * t**2), None, 0.0, passes=20, engine=engine)
+
+
+def test_what_cannot_be_sent_is_named():
+    case, lock = {**CASES["no data"], "theta_0": 0.5}, Lock()
+    case["target"] = lv.Target(lambda t: -0.5 * t**2)
+    held = lv.Target(lambda t: (lock, -0.5 * t**2)[1])
+    with pytest.raises(ValueError, match=r"target must be something that can be sent .* pickle '_thread\.lock'"):
+        run({**case, "target": held}, chains=2, engine=TWO)
+    with pytest.raises(ValueError, match=r"schedule must be something that can be sent"):
+        run({**case, "schedule": lv.Custom(lambda m: (lock, 0.0 * m + 0.1)[1])}, chains=2, engine=TWO)
 
 
 def test_a_missing_extra_is_named():

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from langevin.engine.books import Checkpoint
+from langevin.engine.checks import require
 from langevin.engine.ledger import Ledger
 from langevin.engine.prepared import Prepared
 from langevin.limits import stop_requests
@@ -130,3 +131,11 @@ class Engine(Protocol):
 
     def begin(self, prepared: Prepared) -> Any:
         """The run of a call, a `Going`."""
+
+
+def check_where(engine: Any) -> None:
+    """Raises unless it is an engine, or None for the threads of this process."""
+    # A class has the methods of its instances, and would pass for one.
+    known, kind = isinstance(engine, Engine), isinstance(engine, type)
+    remedy = f"lv.{engine.__name__}()" if known and kind else "lv.Processes()"
+    require(engine is None or (known and not kind), "engine", engine, "where chains go", remedy)

@@ -10,7 +10,7 @@ import numpy as np
 from langevin.anchor.passes import Parts, Passes, helped
 from langevin.data.source import DataSource
 from langevin.data.travel import Parcel
-from langevin.engine.going import Engine
+from langevin.engine.going import Engine, check_where
 from langevin.engine.remote import Crew, Worker
 from langevin.engine.worker import Failed, Job, Rows, versions
 from langevin.precision import apart, wide_setting
@@ -29,6 +29,7 @@ def shared_set_up(engine: Engine | None, target: Target, source: DataSource | No
     Every chunk is a function of the point and its rows, and the driver adds them in their order: no bit depends on who
     went through which.
     """
+    check_where(engine)
     if engine is None or source is None or not engine.elsewhere or source.bytes < _WORTHWHILE:
         yield
         return

@@ -17,7 +17,7 @@ import numpy as np
 from langevin.data.travel import NpyLeaf
 from langevin.engine.lanes import num_cores
 from langevin.engine.prepared import Prepared
-from langevin.engine.remote import Crew, Lost, RemoteRun, check_engine, load_extra
+from langevin.engine.remote import Crew, Lost, RemoteRun, check_engine, load_extra, sending
 from langevin.engine.worker import ONE_THREAD, Job, Kept, read, write
 
 # A segment that this many workers, one after the other, did not survive will not be survived by the next.
@@ -77,7 +77,9 @@ class ProcessCrew(Crew):
 
     def start(self, job: Job) -> "Process":
         """See `Crew.start`."""
-        self._started.append(Process(job.number, self._pickle.dumps(job), self._timeout, self._pickle))
+        with sending(job, self._pickle.dumps):
+            packed = self._pickle.dumps(job)
+        self._started.append(Process(job.number, packed, self._timeout, self._pickle))
         return self._started[-1]
 
     def close(self) -> None:

@@ -1,24 +1,31 @@
 """`lv.Ray`: the chains of a run on the machines of a Ray cluster, or on processes that Ray starts here."""
 
+import logging
 import os
+import re
+import socket
 import sys
 import warnings
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any
 
 import numpy as np
 
+from langevin.engine.checks import require
 from langevin.engine.lanes import num_cores
 from langevin.engine.prepared import Prepared
 from langevin.engine.processes import MOST_LOSSES
-from langevin.engine.remote import Crew, Lost, RemoteRun, check_engine, load_extra
+from langevin.engine.remote import Crew, Lost, RemoteRun, check_engine, load_extra, sending
 from langevin.engine.worker import INHERITED, ONE_THREAD, Host, Job, Kept
 
 _LOOPBACK = "127.0.0.1"
 # Read when Ray is imported; without it Ray listens on all interfaces, whatever address it is given.
 _STAY_HERE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+_ADDRESS = re.compile(r"(ray://)?\[?(?P<host>[^/\[\]]+)\]?:(?P<port>[0-9]{1,5})")
 # Of a CPU each: workers that book whole ones would make other tasks of the same cluster wait for ever.
 _CPUS = 0.5
 
@@ -27,11 +34,12 @@ _CPUS = 0.5
 class Ray:
     """Chains on Ray actors, one core each; every number is that of the run without them.
 
-    `address`: None starts Ray on this machine, on the loopback interface only, and ends it with the run; "auto" or
-    "ray://host:port" joins a cluster. `workers`: how many, None for one a core of the cluster, at most one a chain.
-    `timeout`: seconds that a worker may take to start or to answer. Files are opened by each worker under the same
-    path; arrays in memory are sent once to each machine. A worker that is lost is started again by Ray, and its last
-    segment made again, to the same bits where the processors are of one kind. Cost: some ten seconds to start.
+    `address`: None starts Ray on this machine, on the loopback interface only, and ends it with the run; "auto",
+    "host:port" or "ray://host:port" joins a cluster. `workers`: how many, None for one a core of the cluster, at most
+    one a chain. `timeout`: seconds that joining may take, and a worker to start or to answer. Files are opened by each
+    worker under the same path; arrays in memory are sent once to each machine. A worker that is lost is started again
+    by Ray, and its last segment made again, to the same bits where the processors are of one kind. Cost: some ten
+    seconds to start.
 
     Example:
         >>> import langevin as lv
@@ -45,6 +53,8 @@ class Ray:
 
     def __post_init__(self) -> None:
         check_engine(self.workers, self.timeout)
+        good = self.address is None or (isinstance(self.address, str) and self.address)
+        require(good, "address", self.address, "None, 'auto', 'host:port' or 'ray://host:port'", "'auto'")
 
     @property
     def elsewhere(self) -> bool:
@@ -77,8 +87,8 @@ class RayCrew(Crew):
 
     def _init(self, engine: Ray) -> None:
         quiet = {"logging_level": "ERROR", "log_to_driver": False, "configure_logging": False}
-        if not self._here:
-            self._ray.init(address=engine.address, **quiet)
+        if engine.address is not None:
+            _join(engine.address, engine.timeout, lambda: self._ray.init(address=engine.address, **quiet))
             return
         if self._ray.util.get_node_ip_address() != _LOOPBACK:
             raise RuntimeError(
@@ -110,7 +120,8 @@ class RayCrew(Crew):
             runtime_env={"env_vars": variables},
         )
         self._actors.append(actor.remote())
-        return Actor(self._ray, self._actors[-1], job, self._timeout)
+        with sending(job, self._ray.cloudpickle.dumps):
+            return Actor(self._ray, self._actors[-1], job, self._timeout)
 
     def close(self) -> None:
         """See `Crew.close`."""
@@ -118,6 +129,41 @@ class RayCrew(Crew):
             self._ray.kill(actor)
         if self._own:
             self._ray.shutdown()
+
+
+def _join(address: str, timeout: float, init: Callable[[], Any]) -> None:
+    """Joins a cluster within the time limit, which Ray has not; raises `Lost` where there is none to be joined."""
+    remedy = (
+        "Check that the cluster is up (ray status) and can be reached from here, or start a head: ray start --head. "
+        "Where it asks for a token, set RAY_AUTH_MODE=token. Without an address lv.Ray() starts a Ray of its own."
+    )
+    place = _ADDRESS.fullmatch(address)
+    if place is not None:
+        try:
+            socket.create_connection((place["host"], int(place["port"])), timeout).close()
+        except (OSError, OverflowError) as error:
+            raise Lost(f"address={address!r} leads to no Ray cluster: {error}. {remedy}") from error
+    failed: list[Exception] = []
+
+    def joining() -> None:
+        try:
+            init()
+        except Exception as error:
+            failed.append(error)
+
+    # Something else may listen there, and "auto" may find what is left of a head that has died: Ray waits for minutes.
+    thread = Thread(target=joining, daemon=True)
+    # It tells that only the main thread could make it end on SIGTERM, which is our business.
+    logger = logging.getLogger("ray")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    thread.start()
+    thread.join(timeout)
+    logger.setLevel(level)
+    if thread.is_alive():
+        raise Lost(f"address={address!r} leads to no Ray cluster that answers within {timeout:g} s. {remedy}")
+    if failed:
+        raise Lost(f"address={address!r} leads to no Ray cluster: {failed[0]}. {remedy}") from failed[0]
 
 
 @dataclass(frozen=True)

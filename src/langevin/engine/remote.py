@@ -179,6 +179,23 @@ def check_engine(workers: int | None, timeout: float) -> None:
     require(good, "timeout", timeout, "a positive number of seconds", "300.0")
 
 
+@contextmanager
+def sending(job: Job, dumps: Callable[[Any], Any]) -> Iterator[None]:
+    """Says which part of a call it is that cannot be sent to another process."""
+    try:
+        yield
+    except Exception:
+        for name, part in {"target": job.target, **job.named}.items():
+            try:
+                dumps(part)
+            except Exception as error:
+                raise ValueError(
+                    f"{name} must be something that can be sent to other processes, and a part of it cannot: {error}. "
+                    f"Make locks, open files, connections and generators inside its functions, or leave engine out."
+                ) from error
+        raise
+
+
 def load_extra(module: str, user: str, extra: str) -> Any:
     """A module of an extra, or an error that says what to install."""
     try:

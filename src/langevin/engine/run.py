@@ -11,8 +11,7 @@ import numpy as np
 from langevin import random
 from langevin.engine.block import Block, Carry, added_by_a_step
 from langevin.engine.books import Books, Checkpoint, Sent
-from langevin.engine.checks import require
-from langevin.engine.going import Engine, Going
+from langevin.engine.going import Engine, Going, check_where
 from langevin.engine.lanes import Group, num_cores, num_groups
 from langevin.engine.ledger import Ledger, Rows
 from langevin.engine.prepared import Prepared
@@ -31,10 +30,8 @@ _RUNAWAY = 1e12
 
 def begun(call: Prepared, engine: Engine | None) -> Going:
     """The run of a call before its first transition: on the threads of this process, or where the engine has it."""
-    if engine is None:
-        return Run(call)
-    require(isinstance(engine, Engine), "engine", engine, "where chains go", "lv.Processes()")
-    return engine.begin(call)
+    check_where(engine)
+    return Run(call) if engine is None else engine.begin(call)
 
 
 class Run(Going):

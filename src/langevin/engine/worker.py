@@ -86,6 +86,11 @@ class Job:
     double: bool
     versions: dict[str, str]
 
+    @property
+    def named(self) -> dict[str, Any]:
+        """The arguments, by what the user calls them."""
+        return self.arguments if isinstance(self.arguments, dict) else {"theta_0": self.arguments}
+
     def begun(self) -> Work:
         """The work before the first request."""
         here = versions()
