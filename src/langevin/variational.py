@@ -105,11 +105,10 @@ def svi(
         start = (np.asarray(layout.flat(theta_0), np.float32), root if family == "mean_field" else np.diag(root))
         fit = partial(_fit, target, layout, optimiser, batch_size, source.num_data, num_steps)
         columns = jax.tree.map(jnp.asarray, source.aligned())
-        (mean, root), (bound, ratio) = jax.jit(fit)(start, columns, jax.random.key(seed))
+        (mean, root), traces = jax.jit(fit)(start, columns, jax.random.key(seed))
         lower = np.asarray(_lower(root), np.float64)
-    last = max(num_steps // 10, 1)
-    bound, ratio = (np.asarray(each, np.float64)[-last:] for each in (bound, ratio))
-    trouble = _trouble(np.concatenate([np.ravel(mean), np.ravel(lower), bound]), ratio)
+    bound, ratio = last_tenth(*traces)
+    trouble = trouble_of(mean, lower, bound, ratio)
     if trouble is not None:
         raise Diverged(
             f"The fit of family {family!r} {trouble}. Try a smaller scale (it was {scale:g}), a smaller learning_rate "
@@ -128,12 +127,17 @@ def svi(
     )
 
 
-def _trouble(values: NDArray[np.float64], ratio: NDArray[np.float64]) -> str | None:
+def last_tenth(*traces: Any) -> list[NDArray[np.float64]]:
+    """Of what a fit noted at every step."""
+    return [np.asarray(each, np.float64)[-max(len(each) // 10, 1) :] for each in traces]
+
+
+def trouble_of(mean: Any, lower: Any, bound: NDArray[np.float64], ratio: NDArray[np.float64]) -> str | None:
     """What is wrong with a fit, in words; `ratio` are noisy estimates of r^2, one a step."""
     # SciPy takes long to import.
     from scipy.special import bdtrc, stdtrit
 
-    if not np.all(np.isfinite(values)) or not np.all(np.isfinite(ratio)):
+    if not all(np.all(np.isfinite(each)) for each in (mean, lower, bound, ratio)):
         return "left the finite numbers"
     size, most = len(ratio), _MOST_OFF**2
     # By counts: a fit that has run away draws from tails without moments. Of numbers around 1 not half are above 4.

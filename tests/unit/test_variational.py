@@ -14,7 +14,7 @@ from scipy import stats
 
 import langevin as lv
 from langevin.target import Layout
-from langevin.variational import _fit, _lower, _trouble
+from langevin.variational import _fit, _lower, trouble_of
 
 optax = pytest.importorskip("optax", reason="needs the extra svi")
 
@@ -120,13 +120,14 @@ def test_a_fit_is_judged_by_what_it_says_of_its_sds():
     square = np.random.default_rng(1).normal(size=1000) ** 2
     fine = np.zeros(3)
     for factor in (0.8, 1.0, 1.25):
-        assert _trouble(fine, factor**2 * square + noise) is None
-    assert "too large" in _trouble(fine, 9.0**2 * square + noise)
-    assert "too small" in _trouble(fine, 0.1**2 * square + 0.1 * noise)
+        assert trouble_of(fine, fine, fine, factor**2 * square + noise) is None
+    assert "too large" in trouble_of(fine, fine, fine, 9.0**2 * square + noise)
+    assert "too small" in trouble_of(fine, fine, fine, 0.1**2 * square + 0.1 * noise)
     # Too few steps to tell.
-    assert _trouble(fine, np.full(1, 100.0)) is None and _trouble(fine, np.full(1, 0.0)) is None
+    for one in (0.0, 100.0):
+        assert trouble_of(fine, fine, fine, np.full(1, one)) is None
     for values, ratio in ((np.array([1.0, np.nan]), square), (fine, np.array([1.0, np.inf]))):
-        assert _trouble(values, ratio) == "left the finite numbers"
+        assert trouble_of(values, fine, fine, ratio) == "left the finite numbers"
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from langevin.precision import for_float32
 from langevin.target import Layout
 
 # Each call of `lv.svi` compiles anew, which is not to be timed: its parts are put together here.
-from langevin.variational import _fit, _lower
+from langevin.variational import _fit, _lower, last_tenth, trouble_of
 
 # The defaults of `lv.svi`; steps of a first fit, before the pace is known, and of any; longest limit of `lv.sample`
 # in budgets of seconds.
@@ -100,11 +100,14 @@ def svi(family: Any) -> Build:
             steps = 2 ** int(np.log2(max(most, 2.0 * _FEWEST_STEPS)))
             fit = compiled(steps)
             began = process_time()
-            (mean, root), _ = fit(start, data, jax.random.key(seed))
+            (mean, root), traces = fit(start, data, jax.random.key(seed))
             lower = np.asarray(_lower(root), np.float64)
             spent = process_time() - began
             pace["seconds a step"] = spent / steps
             sd = lower if lower.ndim == 1 else np.linalg.norm(lower, axis=1)
+            if trouble_of(mean, lower, *last_tenth(*traces)) is not None:
+                # What lv.svi raises for gives no numbers here.
+                sd = np.full_like(sd, np.nan)
             return snapshot(gaussian(np.asarray(mean, np.float64), sd), spent, steps * problem.batch_size)
 
         return by_pace(fitted, problem, pace)
