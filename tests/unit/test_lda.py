@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import sparse, stats
 from scipy.special import gammaln
 
 import langevin as lv
@@ -75,11 +75,27 @@ def test_a_step_reflects_and_never_reaches_zero():
     assert moved.theta[1] > 0 and not lv.SGRLD().has_theory
 
 
+@pytest.mark.parametrize("kernel", [lv.SGRLD(), lv.Coarse(lv.SGRLD())], ids=repr)
+def test_other_coordinates_and_starts_are_refused(kernel):
+    """In units of [[5, -4], [-4, 10]] means of 5 and 10 came out as 7.5 and 7.6."""
+    b = np.array([5.0, 10.0], np.float32)
+    parts = {"kernel": kernel, "schedule": lv.Constant(0.1), "num_steps": 8, "progress": False}
+    target = lv.Target(lambda t: jnp.sum((b - 1) * jnp.log(t) - t))
+    anchor = lv.laplace(target, None, b)
+    for coordinates in (lv.Preconditioned.by([[5.0, -4.0], [-4.0, 10.0]]), lv.Whitened.by(anchor)):
+        with pytest.raises(ValueError, match=r"coordinates must be None for .*SGRLD\(\).*, got"):
+            lv.run(target, None, b, coordinates=coordinates, anchor=anchor, **parts)
+    assert lv.run(target, None, b, coordinates=lv.Coordinates(), **parts).num_steps == 8
+    with pytest.raises(ValueError, match=r"theta_0 must be positive for .* got -2 in it"):
+        lv.run(lv.Target(lambda t: -jnp.sum(t)), None, np.array([1.0, -2.0]), **parts)
+
+
 # --- the model ---
 
 COUNTS = np.array([[2, 1, 0], [0, 1, 2], [1, 0, 0]])
 MODEL = lv.models.LDA(COUNTS, topics=2, alpha=0.5, b=0.7)
 THETA = np.array([[1.0, 0.6, 0.3], [0.2, 0.5, 0.9]], np.float32)
+TOPICS = np.array([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6]])
 
 
 def exact_gradient():
@@ -189,6 +205,31 @@ def test_perplexity_knows_good_topics_from_none():
     assert np.isclose(model.perplexity(np.full((2, 4), 0.25), seen, hidden), 4.0)
 
 
+@pytest.mark.parametrize("kind", ["csr_array", "csc_matrix", "coo_array", "dok_array", "bool"])
+def test_sparse_counts_are_the_same_documents(kind):
+    model = lv.models.LDA(COUNTS, topics=2)
+    if kind == "bool":
+        found, expected = lv.models.LDA(COUNTS > 0, topics=2), lv.models.LDA(np.minimum(COUNTS, 1), topics=2)
+    else:
+        found, expected = lv.models.LDA(getattr(sparse, kind)(COUNTS), topics=2), model
+    assert np.array_equal(found.data.arrays, expected.data.arrays)
+    assert np.array_equal(found.frequency, expected.frequency)
+
+
+def test_sparse_counts_may_be_said_twice_and_are_left_as_they_are():
+    twice = sparse.csr_array(([1, 1, 1, 2], [1, 1, 2, 0], [0, 2, 4]), shape=(2, 4))
+    indices = twice.indices.copy()
+    assert np.array_equal(lv.models.LDA(twice, topics=2).data.arrays, [[1, 1, -1], [0, 0, 2]])
+    assert np.array_equal(twice.indices, indices)
+    score = MODEL.perplexity(TOPICS, COUNTS, COUNTS)
+    assert score == MODEL.perplexity(TOPICS, sparse.csr_array(COUNTS), sparse.csr_array(COUNTS))
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers():
+    model = lv.models.LDA(COUNTS, topics=np.int64(2), alpha=np.float32(0.5), words=np.int32(3))
+    assert type(model.topics) is int and model.gradient(np.int64(2), sweeps=np.int8(4)).cost(3) == 2
+
+
 @pytest.mark.slow
 def test_topics_of_simulated_documents_are_found_again():
     # One seed of chain and data: no rate. Means of topics from random starts score far worse.
@@ -213,16 +254,29 @@ def test_topics_of_simulated_documents_are_found_again():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: lv.models.LDA([[0, 0], [1, 2]], topics=2), "no empty document"),
-        (lambda: lv.models.LDA([[1.5, 0]], topics=2), "whole numbers"),
+        (lambda: lv.models.LDA([[1, 2], [0, 0]], topics=2), "documents must have words, got none in row 1"),
+        (lambda: lv.models.LDA([[0, 0]], topics=2), "documents must have words, got none in row 0"),
+        (lambda: lv.models.LDA([[1, 0], [0, 1.5]], topics=2), "whole numbers of at least 0, .* got 1.5 in row 1"),
+        (lambda: lv.models.LDA([[1, np.nan]], topics=2), "whole numbers of at least 0, .* got nan in row 0"),
+        (lambda: lv.models.LDA(sparse.csr_array([[1, 0], [0, -1]]), topics=2), "got -1 in row 1"),
+        (lambda: lv.models.LDA([["a", "b"]], topics=2), "numbers \\(documents, words\\), got <U1"),
+        (lambda: lv.models.LDA([1, 2], topics=2), "of shape \\(2,\\)"),
         (lambda: lv.models.LDA([[1, 2]], topics=1), "topics must be an integer of at least 2, got 1"),
+        (lambda: lv.models.LDA([[1, 2]], topics=2.0), "topics must be an integer of at least 2, got 2.0"),
         (lambda: lv.models.LDA([[1, 2]], topics=2, alpha=0.0), "alpha must be a positive number, got 0.0"),
+        (lambda: lv.models.LDA([[1, 2]], topics=2, alpha="x"), "alpha must be a positive number, got 'x'"),
+        (lambda: lv.models.LDA([[1, 2]], topics=2, b=np.nan), "b must be a positive number, got nan"),
         (lambda: lv.models.LDA(lv.DataSource.of(np.array([[0], [-1]])), topics=2), "got none in row 1"),
         (lambda: lv.models.LDA(lv.DataSource.of(np.ones((2, 2))), topics=2), "one array of whole numbers"),
         (lambda: lv.models.LDA(lv.DataSource.of(np.array([[0, 5]])), topics=2, words=5), "got 5 and a word 5"),
         (lambda: lv.models.LDA([[1, 2]], topics=2, words=0), "words must be the number of different words"),
         (lambda: MODEL.gradient(0), "batch_size must be an integer of at least 1, got 0"),
         (lambda: MODEL.gradient(3, sweeps=1), "sweeps must be an integer of at least 2, got 1"),
+        (lambda: MODEL.perplexity(TOPICS, COUNTS, 0 * COUNTS), "hidden have words to be scored by, got 7 and 0 words"),
+        (lambda: MODEL.perplexity(TOPICS, COUNTS, COUNTS[:1]), "got shapes \\(2, 3\\), \\(3, 3\\) and \\(1, 3\\)"),
+        (lambda: MODEL.perplexity(TOPICS, COUNTS[:, :2], COUNTS[:, :2]), "got shapes \\(2, 3\\), \\(3, 2\\)"),
+        (lambda: MODEL.perplexity(THETA, COUNTS, COUNTS), "rows that add up to 1, got sums from 1.6 to 1.9"),
+        (lambda: MODEL.perplexity(TOPICS, COUNTS, COUNTS, rounds=0), "rounds must be an integer of at least 1, got 0"),
     ],
 )
 def test_bad_arguments_are_named(make, message):

@@ -31,7 +31,7 @@ from langevin.engine.manifest import Manifest
 from langevin.engine.prepared import Prepared
 from langevin.engine.program import BASE_ROW, MOST_OUTER, Program, Source, choose_layout, choose_page
 from langevin.gradients import CustomGradient, DatumGradient, StatefulGradient
-from langevin.kernels import DensityKernel, ExactKernel
+from langevin.kernels import DensityKernel, ExactKernel, Kernel
 from langevin.kernels.pytrees import as_pytree, kinds
 from langevin.observables import Function, Marginals, Moments, named
 from langevin.precision import apart, for_float32, wide_setting
@@ -120,6 +120,8 @@ def _prepare(
     theta = np.asarray(shape.flat(theta_0), np.float32)
     centre = theta if anchor is None else anchor.theta.astype(np.float32)
     starts = np.tile(theta, (len(chain_numbers), 1)) if starts is None else starts
+    if isinstance(kernel, Kernel):
+        kernel.check(coordinates, starts)
     parts, columns = _parts(program, source, kernel, gradient, coordinates, anchor, centre)
     return Prepared(
         program=program,

@@ -57,6 +57,10 @@ class Coarse(Kernel):
         """Whether the kernel has one."""
         return self.kernel.has_theory
 
+    def check(self, coordinates: Any, starts: np.ndarray) -> None:
+        """What the kernel asks for."""
+        self.kernel.check(coordinates, starts)
+
     def init(self, theta: Array, eta: Array) -> CoarseState:
         """The kernel's own state."""
         own = self.kernel.init(theta, eta)

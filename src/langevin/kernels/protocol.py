@@ -52,6 +52,9 @@ class Kernel:
 
     noises: ClassVar[int] = 1
 
+    def check(self, coordinates: Any, starts: np.ndarray) -> None:
+        """Raises where the kernel cannot move in these coordinates or from these points of theta, (chains, d)."""
+
     def init(self, theta: Array, eta: Array) -> Any:
         """The state before the first step; eta is the noise of index 0."""
         raise NotImplementedError

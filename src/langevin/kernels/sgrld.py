@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from langevin.coordinates import Coordinates
 from langevin.kernels.protocol import Kernel
 from langevin.kernels.sgld import SGLDState
 
@@ -23,8 +25,10 @@ class SGRLD(Kernel):
     The 1 is the divergence of G^-1. With a prior of independent Gamma(b, 1) on the rows of theta the shares
     theta_w / sum of theta are Dirichlet(b): the expanded-mean coordinates of a simplex, in which drifts of counts are
     b - theta + n_w - share_w n, without a division by small shares. `theta_0` must be positive, coordinates the plain
-    ones. On Gamma(b) with exact gradients the mean is b and the variance b / (1 - delta/4) as long as reflections are
-    rare; where many shares are near 0 the bias is not known: `uncorrected`. Cost: one gradient.
+    ones: in others 0 lies elsewhere, and reflections there have another law. On Gamma(b) with exact gradients the mean
+    is b and the variance b / (1 - delta/4) as long as reflections are rare; where many shares are near 0 the bias is
+    not known: `uncorrected`. A logistic posterior, with coefficients of either sign, is none for it: it is held to
+    Gamma laws, and as the sampler of `models.LDA` to topics that are known. Cost: one gradient.
 
     Patterson and Teh, *Stochastic gradient Riemannian Langevin dynamics on the probability simplex* (2013).
 
@@ -37,6 +41,19 @@ class SGRLD(Kernel):
         >>> bool(abs(lv.estimate(ledger)["share"].value - 1 / 3) < 0.05)
         True
     """
+
+    def check(self, coordinates: Coordinates, starts: np.ndarray) -> None:
+        """Raises unless chains move in theta itself, from positive points."""
+        if type(coordinates) is not Coordinates:
+            raise ValueError(
+                f"coordinates must be None for {self!r}, got {type(coordinates).__name__}: it reflects theta itself at "
+                f"0. Try coordinates=None, or another kernel on the logarithms of theta."
+            )
+        if not np.all(starts > 0.0):
+            raise ValueError(
+                f"theta_0 must be positive for {self!r}, got {np.min(starts):g} in it. Try another start, or another "
+                f"kernel for parameters of either sign."
+            )
 
     def init(self, theta: Array, eta: Array) -> SGLDState:
         """The state before the first step; the noise of index 0 is not used."""

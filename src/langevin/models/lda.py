@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from langevin.data.source import ArraySource, DataSource, as_source
+from langevin.engine.checks import require, whole_number
 from langevin.target import Target
 
 Array = Any
@@ -17,24 +18,37 @@ Array = Any
 _CHUNK = 8192
 
 
-def _tokens(counts: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The words of each document one after the other, (D, length of the longest), -1 after the last."""
-    lengths = counts.sum(axis=1)
-    tokens = np.full((len(counts), lengths.max()), -1, np.int32)
-    for row, document in enumerate(counts):
-        tokens[row, : lengths[row]] = np.repeat(np.arange(len(document)), document)
-    return tokens
-
-
-def _checked(counts: ArrayLike) -> NDArray[np.int64]:
-    counts = np.asarray(counts)
-    whole = counts.ndim == 2 and counts.size and np.all(counts >= 0) and np.array_equal(counts, counts.astype(int))
-    if not whole or not np.all(counts.sum(axis=1) > 0):
+def _tokens(counts: Any) -> tuple[NDArray[np.int32], int]:
+    """The words of each document one after the other, (D, length of the longest), -1 after the last; and V."""
+    if hasattr(counts, "tocsr"):
+        counts = counts.tocsr(copy=True)
+        counts.sum_duplicates()
+        (size, words), (row, word), many = counts.shape, counts.tocoo().coords, counts.data
+    else:
+        counts = np.asarray(counts)
+        if counts.ndim != 2 or not counts.size or counts.dtype.kind not in "biuf":
+            raise ValueError(
+                f"documents must be how often each word occurs in each document, numbers (documents, words), got "
+                f"{counts.dtype} of shape {counts.shape}. Try sklearn's CountVectorizer, or a file of the words."
+            )
+        (size, words), (row, word) = counts.shape, np.nonzero(counts)
+        many = counts[row, word]
+    wrong = ~(np.isfinite(many) & (many >= 0) & (many == np.floor(many)))
+    if np.any(wrong):
+        at = int(np.argmax(wrong))
         raise ValueError(
-            f"documents must be how often each word occurs in each document, (documents, words), whole numbers and no "
-            f"empty document, got shape {counts.shape}. Leave empty documents out."
+            f"documents must hold whole numbers of at least 0, how often each word occurs, got {many[at]} in row "
+            f"{row[at]:,} (counted from 0). Count the words anew."
         )
-    return counts.astype(np.int64)
+    many = many.astype(np.int64)
+    lengths = np.bincount(row, many, size).astype(np.int64)
+    tokens = np.full((size, lengths.max()), -1, np.int32)
+    tokens[np.arange(tokens.shape[1]) < lengths[:, None]] = np.repeat(word, many)
+    return tokens, words
+
+
+def _dense(part: Any) -> NDArray[np.float64]:
+    return np.asarray(part.toarray() if hasattr(part, "toarray") else part, np.float64)
 
 
 def _frequency(source: DataSource, words: int | None) -> NDArray[np.int64]:
@@ -46,8 +60,6 @@ def _frequency(source: DataSource, words: int | None) -> NDArray[np.int64]:
             f"documents must be one array of whole numbers, (documents, length of the longest), got {found}. Write the "
             f"words of each document as numbers from 0, and -1 after the last."
         )
-    if words is not None and (isinstance(words, bool) or not isinstance(words, int) or words < 1):
-        raise ValueError(f"words must be the number of different words, an integer, or None, got {words!r}.")
     total = np.zeros(0 if words is None else words, np.int64)
     for start in range(0, source.num_data, _CHUNK):
         (rows,) = jax.tree.leaves(source.slice(start, start + _CHUNK))
@@ -72,10 +84,10 @@ class LDA:
         theta_kw ~ Gamma(b, 1),  topic_k = theta_k / sum of theta_k,  weights_d ~ Dirichlet(alpha),
         words of d ~ weights_d topics,    grad log p(d | theta) = E[n_dkw / theta_kw - n_dk / sum of theta_k | d].
 
-    `documents`: an array (D, V) of how often each of V words occurs in each of D documents; or a path or an
-    `lv.DataSource` of whole numbers (D, L), the words of each document as numbers from 0, and -1 after the last. Files
-    (`.npy`, imported folders) above 32 MB are mapped, not loaded: memory does not grow with D. `words` is V; if None,
-    the width of the array, or one more than the largest number in the file.
+    `documents`: an array (D, V), or a sparse one of SciPy, of how often each of V words occurs in each of D documents;
+    or a path or an `lv.DataSource` of whole numbers (D, L), the words of each document as numbers from 0, and -1 after
+    the last. Files (`.npy`, imported folders) above 32 MB are mapped, not loaded: memory does not grow with D. `words`
+    is V; if None, the width of the array, or one more than the largest number in the file.
 
     `gradient` estimates the expectation over the assignments of words to topics by Gibbs sampling within `batch_size`
     documents drawn anew in every step: `sweeps` rounds of weights given counts and counts given weights, the last half
@@ -104,18 +116,20 @@ class LDA:
     frequency: NDArray[np.int64] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.topics, int) or self.topics < 2:
-            raise ValueError(f"topics must be an integer of at least 2, got {self.topics!r}. Try 20.")
+        object.__setattr__(self, "topics", whole_number("topics", self.topics, 2, try_this=20))
         for name in ("alpha", "b"):
-            if not 0.0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must be a positive number, got {getattr(self, name)!r}. Try 0.1.")
+            value = getattr(self, name)
+            number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+            require(number and 0.0 < value < np.inf, name, value, "a positive number", "0.1")
         words = self.words
+        good = words is None or (isinstance(words, int | np.integer) and not isinstance(words, bool) and words >= 1)
+        require(good, "words", words, "the number of different words, an integer, or None", "None")
         # Arrays first, as in `as_source`.
         if isinstance(self.documents, (str, PathLike, ArraySource, DataSource)):
             source = as_source(self.documents)
         else:
-            counts = _checked(self.documents)
-            source, words = ArraySource.of(_tokens(counts)), counts.shape[1] if words is None else words
+            tokens, width = _tokens(self.documents)
+            source, words = ArraySource.of(tokens), width if words is None else words
         object.__setattr__(self, "data", source)
         object.__setattr__(self, "frequency", _frequency(source, words))
 
@@ -137,19 +151,35 @@ class LDA:
 
     def gradient(self, batch_size: int, sweeps: int = 20) -> "DocumentGradient":
         """The estimate of the gradient from `batch_size` documents a step."""
-        for name, value, least in (("batch_size", batch_size, 1), ("sweeps", sweeps, 2)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}. Try {name}=20.")
+        batch_size = whole_number("batch_size", batch_size, 1, try_this=20)
+        sweeps = whole_number("sweeps", sweeps, 2, try_this=20)
         return DocumentGradient(float(self.alpha), float(self.b), batch_size, sweeps)
 
     def perplexity(self, topics: ArrayLike, seen: ArrayLike, hidden: ArrayLike, rounds: int = 100) -> float:
         """exp of minus the mean log probability of the `hidden` words of documents whose `seen` words are known.
 
-        Weights of a document are fitted to its seen words (`rounds` of the mean-field update); both (documents, words).
+        Weights of a document are fitted to its seen words (`rounds` of the mean-field update); both (documents, words),
+        arrays or sparse ones, for `topics` (topics, words). Cost: `rounds` times documents times topics times words.
         """
         from scipy.special import digamma
 
-        topics, seen, hidden = (np.asarray(part, np.float64) for part in (topics, seen, hidden))
+        rounds = whole_number("rounds", rounds, 1, try_this=100)
+        topics, seen, hidden = (_dense(part) for part in (topics, seen, hidden))
+        if not topics.ndim == seen.ndim == 2 or seen.shape != hidden.shape or seen.shape[1:] != topics.shape[1:]:
+            raise ValueError(
+                f"topics, seen and hidden must be (topics, words), (documents, words) and the same, got shapes "
+                f"{topics.shape}, {seen.shape} and {hidden.shape}. Give documents in the words of the topics."
+            )
+        if not np.all(topics >= 0.0) or not np.allclose(topics.sum(axis=1), 1.0, rtol=1e-3):
+            raise ValueError(
+                f"topics must be distributions, rows that add up to 1, got sums from {topics.sum(axis=1).min():.3g} to "
+                f"{topics.sum(axis=1).max():.3g}. Try model.normalised(theta)."
+            )
+        if not np.all(seen >= 0.0) or not np.all(hidden >= 0.0) or not hidden.sum() > 0.0:
+            raise ValueError(
+                f"seen and hidden must be counts of at least 0, and hidden have words to be scored by, got "
+                f"{seen.sum():g} and {hidden.sum():g} words in all. Hold some words of the documents back."
+            )
         weights = np.full((len(seen), len(topics)), 1.0 / len(topics))
         for _ in range(rounds):
             strength = self.alpha + weights * ((seen / np.maximum(weights @ topics, 1e-300)) @ topics.T)
