@@ -62,11 +62,11 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def set_up(deadline: float | None = None) -> Iterator[None]:
+def set_up(deadline: float | None = None, left: str = "nothing was sampled") -> Iterator[None]:
     """Makes checkpoints inside end the work after Ctrl-C, or past the deadline on the monotonic clock.
 
-    Set-up inside set-up shares the limits of the outermost, which is also where an interrupt surfaces: the user sees no
-    frames of what happened to be under way.
+    `left` says how things stand then. Set-up inside set-up shares the limits of the outermost, which is also where an
+    interrupt surfaces: the user sees no frames of what happened to be under way.
     """
     if getattr(_set_up, "limits", None) is not None:
         yield
@@ -80,7 +80,7 @@ def set_up(deadline: float | None = None) -> Iterator[None]:
             finally:
                 _set_up.limits = None
     except _Stop as stop:
-        interrupt(f"Interrupted during the set-up, {stop}; nothing was sampled.")
+        interrupt(f"Interrupted during the set-up, {stop}; {left}.")
 
 
 def attempted(deadline: float | None, work: Callable[[], Any]) -> Any:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import langevin as lv
+from langevin import limits
 from langevin.cli import app
 from langevin.data import importer, tables
 from tests.unit.tables import COLUMNS, TABLE, N, arrow, check_rows, parquet, spoiled, written
@@ -148,3 +149,13 @@ def test_the_command_line_says_what_it_made(tmp_path):
     assert refused.exit_code == 2 and "row 7 of" in refused.output and "--drop-missing" in refused.output
     done = CliRunner().invoke(app, [*call, "--drop-missing"])
     assert done.exit_code == 0 and "4,999 rows" in done.output and "dropped for x1: 1 rows" in done.output
+
+
+def test_ctrl_c_says_that_the_same_call_goes_on(tmp_path, monkeypatch):
+    def pressed(*_):
+        raise limits._Stop("reading the table")
+
+    monkeypatch.setattr(importer, "checkpoint", pressed)
+    (tmp_path / "t.csv").write_text("x\n1\n2\n")
+    with pytest.raises(lv.Interrupted, match="; the same call goes on from where it was"):
+        lv.import_data(tmp_path / "t.csv", tmp_path / "out")

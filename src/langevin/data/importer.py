@@ -76,7 +76,7 @@ def import_data(
     final = Path(folder).absolute()
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}. Try seed=0.")
-    with showing(progress), set_up():
+    with showing(progress), set_up(left="the same call goes on from where it was"):
         floats: list[str] = []
         while True:
             try:
