@@ -47,7 +47,9 @@ def import_(
     folder: Annotated[Path, typer.Argument(metavar="DST", help="The folder of columns to make.")],
     column: Annotated[
         list[str] | None,
-        typer.Option(help="A column to take, 'x=C(x)' as levels, 'x=x1,x2' or 'x=x*' side by side. Repeat. None means all."),
+        typer.Option(
+            help="A column to take, 'x=C(x)' as levels, 'x=x1,x2' or 'x=x*' side by side. Repeat. None means all."
+        ),
     ] = None,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out rows without a number.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the shuffle.")] = 0,
