@@ -1,12 +1,14 @@
 """Runs in whose workers something happens, and the same runs where nothing does."""
 
 import os
+import signal
 import time
 
 import jax
 import numpy as np
 
 import langevin as lv
+from langevin.engine.remote import RemoteRun
 from tests.invariance.cases import CASES, run
 
 CASE = {name: value for name, value in CASES["whitened, guarded"].items() if name != "schedule"}
@@ -45,6 +47,19 @@ def run_with(what, folder, **more):
     mishap = Mishap(what, folder)
     ledger = run(CASE, STEPS, chains=4, schedule=lv.Custom(mishap), **more)
     return ledger, os.path.exists(mishap.flag)
+
+
+def pressed_at(monkeypatch, segment):
+    """Ctrl-C in the driver once so many segments of a run on workers are over."""
+    collected, collect = [], RemoteRun._collect
+
+    def pressed(self, *arguments):
+        collect(self, *arguments)
+        collected.append(self.m)
+        if len(collected) == segment:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(RemoteRun, "_collect", pressed)
 
 
 def run_on(source, **more):

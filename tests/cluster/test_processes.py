@@ -1,7 +1,6 @@
 """Chains on processes: the numbers of the local run, whatever happens to a worker, and never a wait without end."""
 
 import os
-import signal
 import subprocess
 import sys
 from threading import Lock
@@ -13,9 +12,9 @@ import pytest
 import langevin as lv
 from langevin.data.travel import NpyLeaf, Parcel
 from langevin.engine.books import Checkpoint
-from langevin.engine.remote import Lost, RemoteRun, load_extra
+from langevin.engine.remote import Lost, load_extra
 from langevin.engine.worker import versions
-from tests.cluster.mishaps import die, hang, run_on, run_with, same_leaves, saved
+from tests.cluster.mishaps import die, hang, pressed_at, run_on, run_with, same_leaves, saved
 from tests.invariance.cases import CASES, assert_same, four_chains, numbers, run
 from tests.invariance.crashes import saved_always
 
@@ -196,16 +195,8 @@ def test_divergence_is_told_with_the_rows_before_it():
 
 @pytest.mark.slow
 def test_ctrl_c_returns_what_there_is_and_the_rest_follows(monkeypatch):
-    case, collected = CASES["whitened, guarded"], []
-    collect = RemoteRun._collect
-
-    def pressed(self, *arguments):
-        collect(self, *arguments)
-        collected.append(self.m)
-        if len(collected) == 3:
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(RemoteRun, "_collect", pressed)
+    case = CASES["whitened, guarded"]
+    pressed_at(monkeypatch, 3)
     part = run(case, 10_000, chains=4, engine=TWO)
     assert part.interrupted and 0 < part.num_steps < 10_000
     assert_same(numbers(run(case, 10_000, chains=4, resume=part)), numbers(run(case, 10_000, chains=4)))

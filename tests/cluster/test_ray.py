@@ -6,7 +6,7 @@ import pytest
 
 import langevin as lv
 from langevin.engine.remote import Lost
-from tests.cluster.mishaps import die, hang, listening, loopback, run_on, run_with, saved
+from tests.cluster.mishaps import die, hang, listening, loopback, pressed_at, run_on, run_with, saved
 from tests.invariance.cases import CASES, assert_same, four_chains, numbers, run
 
 pytestmark = pytest.mark.ray
@@ -51,6 +51,17 @@ def test_a_worker_that_hangs_is_given_up(engine, tmp_path):
 def test_more_workers_than_the_cluster_has_room_for_are_not_waited_for(engine):
     with pytest.raises(Lost, match=r"has not answered for 5 s; the cluster has 2 CPUs"):
         run(CASES["no data"], chains=8, engine=lv.Ray(workers=8, timeout=5))
+
+
+def test_ctrl_c_returns_what_there_is_and_the_rest_follows(engine, monkeypatch):
+    case = CASES["whitened, guarded"]
+    with monkeypatch.context() as patched:
+        pressed_at(patched, 3)
+        part = run(case, 10_000, chains=4, engine=engine[0])
+    assert part.interrupted and 0 < part.num_steps < 10_000
+    assert_same(
+        numbers(run(case, 10_000, chains=4, resume=part, engine=engine[0])), numbers(run(case, 10_000, chains=4))
+    )
 
 
 @pytest.mark.parametrize("name", ["SAGA, whitened, BAOAB", "MALA"])

@@ -3,11 +3,9 @@
 import os
 import subprocess
 import sys
-import tempfile
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, ClassVar
@@ -18,6 +16,7 @@ from langevin.data.travel import NpyLeaf
 from langevin.engine.lanes import num_cores
 from langevin.engine.prepared import Prepared
 from langevin.engine.remote import Crew, Lost, RemoteRun, check_engine, load_extra, sending
+from langevin.engine.sharing import SharedFolder
 from langevin.engine.worker import ONE_THREAD, Job, Kept, read, write
 
 # A segment that this many workers, one after the other, did not survive will not be survived by the next.
@@ -67,13 +66,12 @@ class ProcessCrew(Crew):
     def __init__(self, size: int, timeout: float) -> None:
         self.size, self._timeout = size, timeout
         self._pickle: Any = load_extra("cloudpickle", "lv.Processes", "processes")
-        self._folder = tempfile.TemporaryDirectory(prefix="langevin-")
+        self._folder = SharedFolder()
         self._started: list[Process] = []
 
     def store(self, array: np.ndarray) -> NpyLeaf:
         """See `Crew.store`."""
-        number = len(os.listdir(self._folder.name))
-        return NpyLeaf.of(array, Path(self._folder.name) / f"{number}.npy")
+        return NpyLeaf.of(array, self._folder.next())
 
     def start(self, job: Job) -> "Process":
         """See `Crew.start`."""
@@ -86,7 +84,7 @@ class ProcessCrew(Crew):
         """See `Crew.close`."""
         for process in self._started:
             process.close()
-        self._folder.cleanup()
+        self._folder.close()
 
 
 class Process:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 
 from langevin.data.journal import force_to_disk
+from langevin.saving.locks import claimed
 from langevin.saving.packing import FORMAT
 
 Record = dict[str, Any]
@@ -55,12 +56,9 @@ class Folder:
         except OSError:
             return False
         try:
-            _claim(lock, self.path)
-        except ValueError:
-            return True
+            return not claimed(lock)
         finally:
             os.close(lock)
-        return False
 
     @contextmanager
     def locked(self) -> Iterator["Folder"]:
@@ -70,7 +68,11 @@ class Folder:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = self._opened_lock()
         try:
-            _claim(self._lock, self.path)
+            if not claimed(self._lock):
+                raise ValueError(
+                    f"checkpoint must lead to a folder of this run alone, got {self.path}, where another run is "
+                    f"writing. Wait for it or stop it, or give another folder."
+                )
             yield self
         finally:
             os.close(self._lock)
@@ -183,11 +185,9 @@ class Folder:
         if self._lock is None or self._is_lock(self._lock):
             return
         lock = self._opened_lock()
-        try:
-            _claim(lock, self.path)
-        except ValueError as error:
+        if not claimed(lock):
             os.close(lock)
-            raise OSError(errno.EBUSY, "its lock was removed, and another run is writing there now") from error
+            raise OSError(errno.EBUSY, "its lock was removed, and another run is writing there now")
         os.close(self._lock)
         self._lock = lock
 
@@ -246,21 +246,6 @@ class Folder:
 
 class _DamagedError(ValueError):
     """A record or its arrays cannot be read."""
-
-
-def _claim(lock: int, path: Path) -> None:
-    # Only POSIX systems have locks that a dead process cannot leave behind.
-    if os.name != "posix":
-        return
-    import fcntl
-
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ValueError(
-            f"checkpoint must lead to a folder of this run alone, got {path}, where another run is writing. "
-            f"Wait for it or stop it, or give another folder."
-        ) from error
 
 
 def _parsed(content: bytes) -> Record:
