@@ -145,6 +145,27 @@ def tests():
                 f"{ledger.acceptance.sum() / 160_000:.3f}  {found.value[0] / sd:.3f} +- {found.stderr[0] / sd:.3f}",
                 flush=True,
             )
+    print("logistic regressions of two parameters, Laplace units, width sqrt(2): the same, and means off in sds")
+    for size, batch in ((2000, 100), (500, 25)):
+        model = lv.models.Logistic.simulate(num_data=size, dimension=2, seed=3)
+        truth, anchor = model.truth(), lv.laplace(model.target, model.data, model.theta_0)
+        bound = lv.ConfidenceMH(lipschitz=float(np.linalg.norm(model.x, axis=1).max()), batch=batch)
+        kernels = [lv.AusterityMH(epsilon, batch=batch) for epsilon in (0.0001, 0.001, 0.01, 0.05, 0.1)]
+        for kernel in [lv.RWM(), *kernels, bound]:
+            ledger = lv.run(
+                model.target, model.data, model.theta_0, kernel=kernel, schedule=lv.Constant(2.0), num_steps=20_000,
+                chains=8, seed=1, coordinates=lv.Preconditioned.by(anchor.covariance), progress=False,
+            )  # fmt: skip
+            found = lv.estimate(ledger)
+            off, wide = found["theta.mean"], found["theta.sd"]
+            each = [
+                f"{value:.3f} +- {error:.3f}"
+                for value, error in (
+                    *zip(wide.value / truth.sd, wide.stderr / truth.sd, strict=True),
+                    *zip((off.value - truth.mean) / truth.sd, off.stderr / truth.sd, strict=True),
+                )
+            ]
+            print(f"N {size}  {kernel!r:58s} {ledger.cost / (160_000 * size):.3f}  {'  '.join(each)}", flush=True)
 
 
 def manifold():

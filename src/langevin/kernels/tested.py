@@ -121,9 +121,12 @@ class AusterityMH(_Tested):
         accept if mean > psi as soon as  |mean - psi| > t_{n-1}(epsilon) s / sqrt(n) sqrt(1 - (n-1)/(N-1)),
 
     with psi = (log u + log prior ratio) / N, and mean and sd s of n log likelihood ratios, `batch` more at every look.
-    Biased by wrong decisions, about epsilon of those at the border: no theory, `uncorrected`. Cost: the data looked at,
-    as the ledger counts them; near all of them where the proposal is as wide as the posterior and epsilon small.
-    Assumes that means of `batch` ratios are near normal: one datum that outweighs them goes unseen.
+    Biased by wrong decisions, about epsilon of those at the border at every look: sds too large, and where ratios are
+    skewed means too; no theory, `uncorrected`. On logistic regressions of 2000 data (500, `batch` 25) at two thirds of
+    the cost, epsilon 0.01, sds are 9% (17%) too large and means off by 0.13 (0.25) of an sd; at 0.001, four fifths, 2%
+    (7%) and 0.06 (0.12). Cost: the data looked at, as the ledger counts them; near all of them where the proposal is as
+    wide as the posterior and epsilon small. Assumes that means of `batch` ratios are near normal: one datum that
+    outweighs them goes unseen.
 
     Korattikara, Chen and Welling, *Austerity in MCMC land: cutting the Metropolis-Hastings budget* (2014).
 
