@@ -73,6 +73,10 @@ class ImportanceSampled(_Weighted):
     is part of the law: weights use the probabilities as they are really drawn. Cost: n datum visits; memory 3 N
     numbers.
 
+    Zhao and Zhang, *Stochastic optimization with importance sampling for regularized loss minimization* (2015); for
+    SGLD Putcha, Nemeth and Fearnhead, *Preferential subsampling for stochastic gradient Langevin dynamics* (2023); the
+    table is that of Vose, *A linear algorithm for generating random numbers with a given distribution* (1991).
+
     Example:
         >>> import langevin as lv, numpy as np
         >>> model = lv.models.LinearGaussian.simulate(num_data=1000, seed=1)
@@ -132,6 +136,9 @@ class Stratified(_Weighted):
 
     What the strata have in common is no longer noise: C is that within them. n_s is N_s n / N rounded, at least 1, so
     that a step sees about `batch_size` data. Cost: sum of n_s datum visits; memory 2 N numbers.
+
+    Cochran, *Sampling techniques* (1977), chapter 5, on proportional allocation; for minibatches Zhao and Zhang,
+    *Accelerating minibatch stochastic gradient descent using stratified sampling* (2014).
 
     Example:
         >>> import langevin as lv, numpy as np
