@@ -2,8 +2,16 @@
 
 BEFORE = """# Shards
 
-Data that lie on several machines need not move: chains can travel between their owners, or every owner samples by
-itself and the results are multiplied. Made by `python -m benchmarks.shards --output docs/shards.md`.
+What would it cost to leave data where they lie, on several machines? Chains can travel between the owners of shards, or
+every owner samples by itself and the results are multiplied. This page measures both: what they get wrong, and what
+they would send. Made by `python -m benchmarks.shards --output docs/shards.md`.
+
+**What runs where today.** All of it in one place. `lv.shards.joined` copies the shards into one array, and `lv.run` with
+`lv.Sharded` takes its minibatches from there, shard by shard, as travelling chains would. No engine has workers that own a
+shard: under `lv.Processes` and `lv.Ray` every worker opens all the data, see [On a cluster](cluster.md). Messages are
+counted, not sent. That a chain takes the same steps where only its shard is at hand (`Sharded(home=s)`) is what tests
+show; nothing moves chains between machines yet. Products need no engine: run `lv.sample` where each shard is, with
+`lv.shards.subposterior`, and bring the draws together.
 
 ```python
 shards = [...]                                                     # arrays, or dicts of arrays, one entry a machine
@@ -34,9 +42,9 @@ difference between shards back. A product of subposteriors sends one message a s
 
 AFTER = """
 Errors are those of the worst of four parameters, the mean over the seeds +- its standard error: a method without any
-bias has an error of its Monte Carlo noise, never 0. Seconds are processor seconds of all machines together,
-compilation included, on a machine that other work shared. Messages and bytes are counted from what an owner of a
-shard would send: in the set-up one message a pass and shard, then one for each move of a chain; a product sends 2000
+bias has an error of its Monte Carlo noise, never 0. Seconds are processor seconds of all the work, compilation
+included, on one machine that other work shared. Messages and bytes are counted from what an owner of a shard would
+send, none was sent: in the set-up one message a pass and shard, then one for each move of a chain; a product sends 2000
 draws a shard. The chains visit all shards equally often. `seconds` of a product are those of the shards' own
 `lv.sample` calls and of the combination.
 

@@ -1,4 +1,4 @@
-"""Data in shards that never move: what chains that travel between them feel, and products of what each shard says."""
+"""Data in shards: what chains that travel between their owners feel, and products of what each shard says."""
 
 from langevin.shards.median import m_posterior, powered
 from langevin.shards.pieces import joined, subposterior
