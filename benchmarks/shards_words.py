@@ -6,12 +6,12 @@ What would it cost to leave data where they lie, on several machines? Chains can
 every owner samples by itself and the results are multiplied. This page measures both: what they get wrong, and what
 they would send. Made by `python -m benchmarks.shards --output docs/shards.md`.
 
-**What runs where today.** All of it in one place. `lv.shards.joined` copies the shards into one array, and `lv.run` with
-`lv.Sharded` takes its minibatches from there, shard by shard, as travelling chains would. No engine has workers that own a
-shard: under `lv.Processes` and `lv.Ray` every worker opens all the data, see [On a cluster](cluster.md). Messages are
-counted, not sent. That a chain takes the same steps where only its shard is at hand (`Sharded(home=s)`) is what tests
-show; nothing moves chains between machines yet. Products need no engine: run `lv.sample` where each shard is, with
-`lv.shards.subposterior`, and bring the draws together.
+**What runs where today.** All of it in one place. `lv.shards.joined` copies the shards into one array, and `lv.run`
+with `lv.Sharded` takes its minibatches from there, shard by shard, as travelling chains would. No engine has workers
+that own a shard: under `lv.Processes` and `lv.Ray` every worker opens all the data, see [On a cluster](cluster.md).
+Messages are counted, not sent. That a chain takes the same steps where only its shard is at hand (`Sharded(home=s)`)
+is what tests show; nothing moves chains between machines yet. Products need no engine: run `lv.sample` where each
+shard is, with `lv.shards.subposterior`, and bring the draws together.
 
 ```python
 shards = [...]                                                     # arrays, or dicts of arrays, one entry a machine

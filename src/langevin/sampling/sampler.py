@@ -106,8 +106,8 @@ def resume(
     opened there if none are given. A run in passes or for a precision ends with the bits of one that nothing has
     stopped; a `time_limit` counts the seconds of both processes. A run that is over is returned as it was. Of an
     `lv.run` without functions or parts of your own it returns the ledger; any other goes on where its call is repeated.
-    `theta_0` is needed only where theta is made of other containers than dict, list and tuple. Cost: up to 8192 datum visits
-    and a checksum of the data, beside what is left to do.
+    `theta_0` is needed only where theta is made of other containers than dict, list and tuple. Cost: up to 8192 datum
+    visits and a checksum of the data, beside what is left to do.
 
     Example:
         >>> import langevin as lv, tempfile
