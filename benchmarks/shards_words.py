@@ -6,12 +6,14 @@ What would it cost to leave data where they lie, on several machines? Chains can
 every owner samples by itself and the results are multiplied. This page measures both: what they get wrong, and what
 they would send. Made by `python -m benchmarks.shards --output docs/shards.md`.
 
-**What runs where today.** All of it in one place. `lv.shards.joined` copies the shards into one array, and `lv.run`
-with `lv.Sharded` takes its minibatches from there, shard by shard, as travelling chains would. No engine has workers
-that own a shard: under `lv.Processes` and `lv.Ray` every worker opens all the data, see [On a cluster](cluster.md).
-Messages are counted, not sent. That a chain takes the same steps where only its shard is at hand (`Sharded(home=s)`)
-is what tests show; nothing moves chains between machines yet. Products need no engine: run `lv.sample` where each
-shard is, with `lv.shards.subposterior`, and bring the draws together.
+**What runs where.** `lv.shards.joined` puts the shards one after the other, and `lv.run` with `lv.Sharded` takes its
+minibatches from there. With `engine=lv.Processes()` or `lv.Ray()` each worker gets some of the shards and nothing else,
+and chains travel: at the end of each stay they go with their books to the owner of the next shard, and every number is
+that of the run in one place, to the bit. Shards in memory are cut up and sent once. In a file they are opened by each
+owner, which looks at its own rows alone. The set-up (mode, Hessian, drifts) goes through all the data where the call
+is made, so it must be able to open them. A stay should last half a second or more, or the travelling counts: pass a
+long `stay` where the shards are alike. Messages below are counted, not sent. Products need no engine: run `lv.sample`
+where each shard is, with `lv.shards.subposterior`, and bring the draws together.
 
 ```python
 shards = [...]                                                     # arrays, or dicts of arrays, one entry a machine

@@ -70,6 +70,11 @@ def test_chains_on_actors_move_as_in_one_process(engine, name):
     assert_same(numbers(run(case, chains=4, engine=engine[0])), numbers(four_chains(case)))
 
 
+def test_chains_travel_between_actors_that_own_shards(engine):
+    case = CASES["sharded"]
+    assert_same(numbers(run(case, 30, chains=4, engine=engine[0])), numbers(run(case, 30, chains=4)))
+
+
 def test_sample_by_address_shares_its_set_up_and_has_the_same_bits(engine, monkeypatch):
     import ray
 

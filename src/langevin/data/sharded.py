@@ -30,7 +30,8 @@ class Sharded(Subsample):
     that grows with stay * delta and with how unlike the shards are. `lv.shards.with_drifts` lets the estimate know that
     bias; without it what comes of long stays is `uncorrected`. Cost: n + 1 threefry blocks a step.
 
-    `home=s` is the view of the owner of shard s: the data are that shard alone, and rows are counted from its start.
+    With `engine=` workers own some of the shards each, and chains travel between them, to the same bits. `home=s` is
+    the view of the owner of shard s: the data are that shard alone, and rows are counted from its start.
 
     Example:
         >>> import langevin as lv

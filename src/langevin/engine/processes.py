@@ -17,6 +17,7 @@ from langevin.engine.lanes import num_cores
 from langevin.engine.prepared import Prepared
 from langevin.engine.remote import Crew, Lost, RemoteRun, check_engine, load_extra, sending
 from langevin.engine.sharing import SharedFolder
+from langevin.engine.travelling import spread
 from langevin.engine.worker import ONE_THREAD, Job, Kept, read, write
 
 # A segment that this many workers, one after the other, did not survive will not be survived by the next.
@@ -53,7 +54,7 @@ class Processes:
 
     def begin(self, prepared: Prepared) -> RemoteRun:
         """A run on such workers; they start with its first step."""
-        return RemoteRun(prepared, self.crew)
+        return spread(prepared, self.crew)
 
     def crew(self) -> "ProcessCrew":
         """Workers that can be started."""

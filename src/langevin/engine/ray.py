@@ -19,6 +19,7 @@ from langevin.engine.lanes import num_cores
 from langevin.engine.prepared import Prepared
 from langevin.engine.processes import MOST_LOSSES
 from langevin.engine.remote import Crew, Lost, RemoteRun, check_engine, load_extra, sending
+from langevin.engine.travelling import spread
 from langevin.engine.worker import INHERITED, ONE_THREAD, Host, Job, Kept
 
 _LOOPBACK = "127.0.0.1"
@@ -63,7 +64,7 @@ class Ray:
 
     def begin(self, prepared: Prepared) -> RemoteRun:
         """A run on such workers; they start with its first step."""
-        return RemoteRun(prepared, self.crew)
+        return spread(prepared, self.crew)
 
     def crew(self) -> "RayCrew":
         """Workers that can be started."""
