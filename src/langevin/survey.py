@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -192,7 +193,7 @@ class _Shape:
             return 0.0
         each = jax.vmap(self._target.log_likelihood, (None, 0))
         batch = jax.tree.map(lambda leaf: leaf[: self._num_rows], self._batch)
-        there, here = (np.asarray(each(self._layout.unravel(self.theta(point)), batch)) for point in (y, other))
+        there, here = (np.asarray(each(self._layout.unravel(jnp.asarray(self.theta(point))), batch)) for point in (y, other))
         return float(self._power * np.sqrt(self._num_rows) * np.std(there - here))
 
     def log_mass(self, y: np.ndarray) -> float:

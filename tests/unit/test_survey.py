@@ -144,6 +144,20 @@ def test_labels_that_can_be_swapped_are_seen():
     assert np.all(found.modes[:, 0] > found.modes[:, 1])
 
 
+def test_parameters_that_rows_look_up_are_weighed_too():
+    """The second mode is weighed by rows whose likelihood indexes theta by a column."""
+    rng = np.random.default_rng(0)
+    data = {"y": np.repeat([-2.0, 2.0], 200) + rng.normal(size=400), "k": np.zeros(400, np.int32)}
+
+    def log_likelihood(theta, datum):
+        away = [datum["y"] - theta["mu"][datum["k"] + shift] for shift in (0, 1)]
+        return jnp.logaddexp(-0.5 * away[0] ** 2, -0.5 * away[1] ** 2)
+
+    target, source = lv.Target(lambda theta: -0.5 * jnp.sum(theta["mu"] ** 2) / 9.0, log_likelihood), as_source(data)
+    found = survey(target, source, lv.laplace(target, source, {"mu": np.array([-1.0, 1.0])}), 0)
+    assert found.elsewhere > 0 and found.modes.shape == (1, 2)
+
+
 def test_starts_beyond_the_support_are_pulled_in():
     target = lv.Target(lambda theta: jnp.sum(3.0 * jnp.log(theta) - theta))
     found = survey(target, None, lv.laplace(target, None, np.ones(2)), 0)
