@@ -193,7 +193,8 @@ class _Shape:
             return 0.0
         each = jax.vmap(self._target.log_likelihood, (None, 0))
         batch = jax.tree.map(lambda leaf: leaf[: self._num_rows], self._batch)
-        there, here = (np.asarray(each(self._layout.unravel(jnp.asarray(self.theta(point))), batch)) for point in (y, other))
+        thetas = (self._layout.unravel(jnp.asarray(self.theta(point))) for point in (y, other))
+        there, here = (np.asarray(each(theta, batch)) for theta in thetas)
         return float(self._power * np.sqrt(self._num_rows) * np.std(there - here))
 
     def log_mass(self, y: np.ndarray) -> float:
