@@ -1,6 +1,6 @@
 """Coverage of nominal 95% intervals of a logistic regression with a thousand parameters or more.
 
-    python -m benchmarks.many_coverage --parameters 1000 --record rows.jsonl --output docs/benchmarks/many_coverage.txt
+    python -m benchmarks.many_coverage --parameters 1000 2000 --draws 400 --record rows.jsonl --output many_coverage.txt
 
 The data of `benchmarks.many_parameters`. Runs are those of `lv.sample`, 1008 steps of four chains, ten of them to a
 set-up (`benchmarks.sampled`: bit for bit what lv.sample gives). The reference is Hamiltonian Monte Carlo on all the
