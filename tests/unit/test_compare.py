@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from rich.console import Console
-from typer.testing import CliRunner
 
 import langevin as lv
-from langevin.cli import app
 from langevin.compare import command, workshop
 from langevin.compare.found import Found, measured
 from langevin.compare.judge import NOT_FINITE, Measure, coverage, holds, judge, relative_mse, root
@@ -24,7 +22,7 @@ from langevin.compare.reference import reference
 from langevin.compare.samplers import SAMPLERS
 from langevin.compare.settings import whitened
 from langevin.compare.table import Cell, Results, read
-from langevin.compare.targets import TARGETS, problem
+from langevin.compare.targets import problem
 from langevin.compare.worker import work
 from langevin.compare.workshop import Cells, Size, cell_name
 
@@ -175,52 +173,6 @@ def test_every_contestant_gives_finite_estimates(name):
     assert np.all(np.isfinite(seen["mean"])) and np.all(np.isfinite(seen["points"])) and seen["visits"] > 0.0
     # A tenth of a second may be too short for a corrected variance to be positive; but it is not called good then.
     assert np.all(seen["sd"] > 0.0) or seen["status"] != "ok"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "known"), [(["nothing"], "logistic"), (["--samplers", "sample,nuts2"], "Did you mean nuts?")]
-)
-def test_unknown_names_are_refused_in_one_line_with_the_known_ones(arguments, known):
-    found = CliRunner().invoke(app, ["compare", *arguments])
-    assert found.exit_code == 2
-    assert known in found.stderr and "Traceback" not in found.stderr
-    assert len(found.stderr.strip().splitlines()) == 1
-
-
-def test_the_list_names_all():
-    found = CliRunner().invoke(app, ["compare", "--list"])
-    assert found.exit_code == 0
-    assert all(name in found.stdout for name in (*TARGETS, *SAMPLERS))
-
-
-def test_a_record_goes_on_after_a_line_that_was_cut_off(tmp_path):
-    path = tmp_path / "record.jsonl"
-    record = Record(path, "v1")
-    record.add("one", {"failed": "x"})
-    with path.open("a") as file:
-        file.write('{"name": "two", "langevin": "v1", "fou')
-    again = Record(path, "v1")
-    assert "one" in again and "two" not in again
-    # A cell that failed is tried again by the next call.
-    assert not again.answered("one")
-    again.add("two", {"value": np.arange(2)})
-    assert Record(path, "v1")["two"] == {"value": [0, 1]} and again.answered("two")
-    assert "one" not in Record(path, "v2")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [b"5", b"null", b"[1]", b"{}", b'{"name": ["one"], "langevin": "v1", "found": {}}', b'{"langevin": "v1", "name": "',
-     b'{"name": "\xff', b"\x00\x00"],
-)  # fmt: skip
-def test_lines_that_are_no_cells_are_nothing(line, tmp_path):
-    path = tmp_path / "record.jsonl"
-    Record(path, "v1").add("one", {"value": 1})
-    path.write_bytes(line + b"\n" + path.read_bytes() + line)
-    again = Record(path, "v1")
-    assert again["one"] == {"value": 1} and "two" not in again
-    again.add("two", {"value": 2})
-    assert Record(path, "v1")["two"] == {"value": 2}
 
 
 def test_an_interrupted_comparison_does_not_repeat_what_it_has(tmp_path, monkeypatch):

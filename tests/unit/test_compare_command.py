@@ -1,4 +1,4 @@
-"""The command `langevin compare`: pages with marks, budgets that cannot be, workers that outlive nobody."""
+"""The command `langevin compare`: names, pages with marks, budgets, its record, workers that outlive nobody."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
@@ -17,7 +18,9 @@ from langevin.compare.marks import FIRST_MARK, LAST_MARK, put_between
 from langevin.compare.page import markdown
 from langevin.compare.record import Record
 from langevin.compare.reference import reference
+from langevin.compare.samplers import SAMPLERS
 from langevin.compare.table import read
+from langevin.compare.targets import TARGETS
 from langevin.compare.workshop import Size, cell_name
 
 SIZE = Size(seconds=0.05, passes=20.0, replicates=2, limit=300.0)
@@ -152,3 +155,49 @@ def test_workers_see_the_end_of_a_call_that_was_terminated(tmp_path):
         os.kill(call.pid, signal.SIGTERM)
         assert call.wait(timeout=30) == -signal.SIGTERM
     assert wait_for(2, "ended") == begun
+
+
+@pytest.mark.parametrize(
+    ("arguments", "known"), [(["nothing"], "logistic"), (["--samplers", "sample,nuts2"], "Did you mean nuts?")]
+)
+def test_unknown_names_are_refused_in_one_line_with_the_known_ones(arguments, known):
+    found = CliRunner().invoke(app, ["compare", *arguments])
+    assert found.exit_code == 2
+    assert known in found.stderr and "Traceback" not in found.stderr
+    assert len(found.stderr.strip().splitlines()) == 1
+
+
+def test_the_list_names_all():
+    found = CliRunner().invoke(app, ["compare", "--list"])
+    assert found.exit_code == 0
+    assert all(name in found.stdout for name in (*TARGETS, *SAMPLERS))
+
+
+def test_a_record_goes_on_after_a_line_that_was_cut_off(tmp_path):
+    path = tmp_path / "record.jsonl"
+    record = Record(path, "v1")
+    record.add("one", {"failed": "x"})
+    with path.open("a") as file:
+        file.write('{"name": "two", "langevin": "v1", "fou')
+    again = Record(path, "v1")
+    assert "one" in again and "two" not in again
+    # A cell that failed is tried again by the next call.
+    assert not again.answered("one")
+    again.add("two", {"value": np.arange(2)})
+    assert Record(path, "v1")["two"] == {"value": [0, 1]} and again.answered("two")
+    assert "one" not in Record(path, "v2")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"5", b"null", b"[1]", b"{}", b'{"name": ["one"], "langevin": "v1", "found": {}}', b'{"langevin": "v1", "name": "',
+     b'{"name": "\xff', b"\x00\x00"],
+)  # fmt: skip
+def test_lines_that_are_no_cells_are_nothing(line, tmp_path):
+    path = tmp_path / "record.jsonl"
+    Record(path, "v1").add("one", {"value": 1})
+    path.write_bytes(line + b"\n" + path.read_bytes() + line)
+    again = Record(path, "v1")
+    assert again["one"] == {"value": 1} and "two" not in again
+    again.add("two", {"value": 2})
+    assert Record(path, "v1")["two"] == {"value": 2}
