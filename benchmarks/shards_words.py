@@ -11,8 +11,8 @@ minibatches from there. With `engine=lv.Processes()` or `lv.Ray()` each worker g
 and chains travel: at the end of each stay they go with their books to the owner of the next shard, and every number is
 that of the run in one place, to the bit. Shards in memory are cut up and sent once. In a file they are opened by each
 owner, which looks at its own rows alone. The set-up (mode, Hessian, drifts) goes through all the data where the call
-is made, so it must be able to open them. A stay should last half a second or more, or the travelling counts: pass a
-long `stay` where the shards are alike. Messages below are counted, not sent. Products need no engine: run `lv.sample`
+is made, so it must be able to open them. Each stay costs a message with the books of a chain: pass a long `stay` where
+the shards are alike. Messages below are counted, not sent. Products need no engine: run `lv.sample`
 where each shard is, with `lv.shards.subposterior`, and bring the draws together.
 
 ```python
