@@ -1,29 +1,32 @@
 """`lv.load`: results and fits from their folders."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, overload
 
-from langevin.sampling.result import Result
+from langevin.sampling import NetworkResult, Result
 from langevin.sampling.store import stored_session, with_target
 from langevin.saving.folder import Folder
 from langevin.saving.journal import FIT, Journal
 from langevin.target import Target
 
-if TYPE_CHECKING:
-    from langevin.regression import Fit
-
 PyTree = Any
 
 
+@overload
+def load(path: str | Path, target: None = None, data: PyTree = None, *, theta_0: PyTree = None) -> Result: ...
+@overload
+def load(
+    path: str | Path, target: Target, data: PyTree = None, *, theta_0: PyTree = None
+) -> Result | NetworkResult: ...
 def load(
     path: str | Path, target: Target | None = None, data: PyTree = None, *, theta_0: PyTree = None
-) -> Union[Result, "Fit"]:
+) -> Result | NetworkResult:
     """Reads a run that `Result.save` or `Fit.save` wrote, or a checkpoint; every number is the same to the bit.
 
     With the target and the data of the run the result can be extended as if it had never been saved; they are checked
-    against what is known of them. A fit predicts without them, and takes the data alone, as the table that they were.
-    `theta_0`, any theta of the same structure, is needed only where theta is made of other containers than dict, list
-    and tuple. Cost: up to 8192 datum visits with data, else none.
+    against what is known of them. Runs for many parameters are read with both only. A fit predicts without them, and
+    takes the data alone, as the table that they were. `theta_0`, any theta of the same structure, is needed only where
+    theta is made of other containers than dict, list and tuple. Cost: up to 8192 datum visits with data, else none.
 
     Example:
         >>> import langevin as lv, tempfile
@@ -47,5 +50,11 @@ def load(
         raise ValueError(
             "target must be given with data, got None. Pass both to extend the run, or neither to read it."
         )
+    # This room and that of sampling stand on each other: sampling comes first.
+    from langevin.networks.sampler import stored_network
+
+    network = stored_network(journal, path, target, data)
+    if network is not None:
+        return network
     session = stored_session(journal, path)
     return Result(session if target is None else with_target(session, target, data))

@@ -17,6 +17,7 @@ from langevin.anchor.passes import Passes, differentiate, log_likelihood, log_pr
 from langevin.anchor.roots import pull, push
 from langevin.data.source import DataSource
 from langevin.limits import checkpoint, set_up
+from langevin.outskirts import Outskirts, looked
 from langevin.precision import apart
 from langevin.startup import COMPILED_SOON, own_programs
 from langevin.target import Layout, Target, numbers
@@ -36,8 +37,6 @@ _MOST_NUMBERS, _FEWEST_GROUPS = 2**21, 50
 # A mode counts if its Laplace mass is above exp(-15) = 3e-7 of the anchor's; by some rows only, if it could be, within
 # so many standard errors.
 _LOG_MASS, _DOUBTS = 15.0, 4.0
-# Scales on which mass far from the mode is looked for, draws of each, and the bulk's border, a normal tail of 1e-6.
-_FAR_SPREADS, _FAR_DRAWS, _BORDER = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0), 4, 4.753
 # Inner radii of the shells in which a mode narrower than the anchor's is looked for, and points of each. A mode with a
 # third of its sds is uphill from a share .4, .07, .015, .004, .001 of the points about its distance in 1, ..., 5
 # dimensions: beyond that, of too few for any number that can be afforded.
@@ -53,8 +52,7 @@ class Survey:
     `elsewhere`: ended at another mode whose Laplace mass matters; `modes`: those modes of all rows, (k, d), flat,
     the heaviest first; `log_mass`: the logarithm of each one's mass over that of the anchor's; `lost`: ended nowhere
     within the allowed steps, or where there is no mass to speak of. The others came back. No starts: not surveyed.
-    `far`: part of the second moment, in units of the approximation's, that one wide draw beyond the bulk stands for;
-    heavy tails and wide components that are no modes show there (0 when only some rows were used). `cost`: visits.
+    `outskirts`: what lies far out about the anchor's mode; wide components that are no modes. `cost`: visits.
     """
 
     num_starts: int
@@ -64,13 +62,13 @@ class Survey:
     home: np.ndarray
     modes: np.ndarray
     log_mass: np.ndarray
-    far: float
+    outskirts: Outskirts
     cost: int
 
     @classmethod
     def none(cls, dimension: int) -> "Survey":
         """No survey: nothing was looked at."""
-        return cls(0, (), 0, 0, np.zeros(dimension), np.zeros((0, dimension)), np.zeros(0), 0.0, 0)
+        return cls(0, (), 0, 0, np.zeros(dimension), np.zeros((0, dimension)), np.zeros(0), Outskirts.none(), 0)
 
 
 @set_up()
@@ -104,8 +102,8 @@ def survey(
         shape = _Shape(apart(target), source, anchor, picked, power)
         starts = np.concatenate([starts, shape.y(np.concatenate([_swapped(anchor), np.reshape(known, (-1, d))]))])
         probes = len(_SHELLS) * _PROBES if d <= _FEW_PARAMETERS else 0
-        if probes:
-            starts = np.concatenate([starts, _probed(shape, d, rng)])
+        probed = _probed(shape, d, rng) if probes else np.zeros((0, d))
+        starts = np.concatenate([starts, probed])
         reference = climb(shape.at, np.zeros(d), None)
         climbs = [climb(shape.at, start, reference) for start in starts]
         back = [bool(np.linalg.norm(one.end - reference.end) < 1.0) for one in climbs]
@@ -120,8 +118,10 @@ def survey(
             found = weighed(passes, anchor, found.modes, log_mass, log_mass + _DOUBTS * doubt > -_LOG_MASS)
         matters = found.log_mass > -_LOG_MASS
         order = np.argsort(-found.log_mass)[: int(matters.sum())]
-        # A sample of the rows has a curvature of its own, which rules what it says about the tail.
-        far = _far_moment(shape, d, rng) if rows == num_data else 0.0
+        # All rows: a sample of them has a curvature of its own, which rules what it says about the tail.
+        passes.doing = "looking for mass far out"
+        both_sides = shape.theta(np.concatenate([probed, -probed]))
+        outskirts = looked(passes.total, anchor, num_data, both_sides)
         ends = found.which[which]
         home, elsewhere = int(np.sum(ends == HOME)), int(np.sum(matters[ends[ends >= 0]]))
     evaluations = sum(one.evaluations for one in (reference, *climbs))
@@ -133,9 +133,9 @@ def survey(
         home=anchor.theta,
         modes=found.modes[order],
         log_mass=found.log_mass[order],
-        far=far,
+        outskirts=outskirts,
         # Of a gradient's cost a value is a third.
-        cost=(evaluations + _FAR_DRAWS * len(_FAR_SPREADS) + probes // 3) * rows + passes.cost,
+        cost=(evaluations + probes // 3) * rows + passes.cost,
     )
 
 
@@ -247,22 +247,6 @@ def _swapped(anchor: Anchor) -> np.ndarray:
             found.append(anchor.theta[np.concatenate(moved)])
     found = [theta for theta in found if not np.array_equal(theta, anchor.theta)]
     return np.reshape(found, (-1, anchor.layout.size))
-
-
-def _far_moment(shape: _Shape, d: int, rng: np.random.Generator) -> float:
-    """Largest importance weight times |y|^2/d of draws y ~ N(0, s^2 I) beyond the bulk, at several scales s.
-
-    weight = pi(y)/pi(0) exp(|y|^2/(2 s^2)) s^d
-    """
-    s = np.repeat(_FAR_SPREADS, _FAR_DRAWS)
-    y = s[:, None] * rng.standard_normal((len(s), d))
-    values = np.array([shape.at(point)[0] for point in (np.zeros(d), *y)])
-    square = np.sum(y**2, axis=1)
-    # The cube root of a chi-square variable is nearly normal (Wilson and Hilferty).
-    border = d * (1.0 - 2.0 / (9.0 * d) + _BORDER * np.sqrt(2.0 / (9.0 * d))) ** 3
-    log_moment = values[1:] - values[0] + 0.5 * square / s**2 + d * np.log(s) + np.log(square / d)
-    counts = (square > border) & np.isfinite(log_moment)
-    return float(np.exp(min(log_moment[counts].max(initial=-np.inf), 100.0)))
 
 
 def _probed(shape: _Shape, d: int, rng: np.random.Generator) -> np.ndarray:

@@ -48,7 +48,10 @@ class Helpers(Protocol):
     def go_through(
         self, passes: "Passes", flat: np.ndarray, directions: np.ndarray | None
     ) -> Iterator[tuple[Parts, Parts]]:
-        """`Passes.chunk_at` of all chunks, in order."""
+        """Parts of the log prior, and of the log likelihood of some rows after the other, in order."""
+
+    def answers(self, passes: "Passes") -> int:
+        """Into how many parts they cut a pass."""
 
 
 _helpers: ContextVar[Helpers | None] = ContextVar("helpers", default=None)
@@ -96,7 +99,7 @@ class Passes:
     def parts(self, flat: np.ndarray, order: int) -> tuple[Parts, Parts]:
         """[value, gradient, Hessian], up to `order`, of the log prior and of the log likelihood. Cost: all rows."""
         if order < 2:
-            return self._along(flat, None)
+            return self.along(flat, None)
         d = self.layout.size
         number = -(-d // _DIRECTIONS)
         width = -(-d // number)
@@ -104,11 +107,12 @@ class Passes:
         starts = [min(k * width, d - width) for k in range(number)]
         before, blocks = self.cost, []
         for start in starts:
-            blocks.append(self._along(flat, np.eye(width, d, start)))
+            blocks.append(self.along(flat, np.eye(width, d, start)))
         self.cost = before + max(self.num_rows, 1)
         return _stacked([prior for prior, _ in blocks], starts), _stacked([both[1] for both in blocks], starts)
 
-    def _along(self, flat: np.ndarray, directions: np.ndarray | None) -> tuple[Parts, Parts]:
+    def along(self, flat: np.ndarray, directions: np.ndarray | None) -> tuple[Parts, Parts]:
+        """[value, gradient, products of the Hessian with the directions] of both. Cost: all rows."""
         helpers = _helpers.get()
         if helpers is not None and helpers.serve(self):
             return self._along_with(helpers, flat, directions)
@@ -129,12 +133,12 @@ class Passes:
         return [np.asarray(part) for part in found[0]], likelihood
 
     def _along_with(self, helpers: Helpers, flat: np.ndarray, directions: np.ndarray | None) -> tuple[Parts, Parts]:
-        """The same from chunks that others have gone through; they are added in the same order."""
+        """The same from rows that others have gone through, whose parts are added in order."""
         self.cost += self.num_rows
         prior: Parts = []
         total: Any = None
         for number, found in enumerate(helpers.go_through(self, flat, directions)):
-            self._tell(number, directions is not None)
+            self._tell(number / helpers.answers(self), directions is not None)
             prior, total = found[0], _added(total, found[1])
         return prior, total
 
@@ -160,7 +164,7 @@ class Passes:
 
         with reading(self.source), ThreadPoolExecutor(_THREADS) as threads:
             for number, (batch, seen) in enumerate(self._chunks()):
-                self._tell(number, curvature)
+                self._tell(number / self.num_chunks, curvature)
                 waiting.append(threads.submit(work, batch, seen))
                 # The first one alone: it may have to trace the model, which is for one thread at a time.
                 if number == 0 or len(waiting) > _THREADS:
@@ -169,9 +173,9 @@ class Passes:
                 total = _added(total, part.result())
         return jax.tree.map(lambda part: self.scale * part, total)
 
-    def _tell(self, number: int, curvature: bool) -> None:
-        share = f"{number / self.num_chunks:.0%} of a pass over the data"
-        checkpoint(self.doing, note=f"{share} for the curvature" if curvature else share)
+    def _tell(self, share: float, curvature: bool) -> None:
+        words = f"{share:.0%} of a pass over the data"
+        checkpoint(self.doing, note=f"{words} for the curvature" if curvature else words)
 
     def _chunks(self) -> Iterator[tuple[PyTree, int]]:
         size = self.chunk

@@ -14,6 +14,8 @@ from langevin.engine.prepared import Prepared
 from langevin.engine.steps import Steps
 
 PyTree = Any
+# What a kernel counts of its log density: see `Ledger.levels`.
+LEVELS = ("level", "level2", "moved2")
 # Arrays with an axis of chains made one.
 Join = Callable[[Sequence[np.ndarray], int], np.ndarray]
 
@@ -147,6 +149,7 @@ class Books:
             outer=settings_first(table["outer"]) if self.program.gradient_outer else None,
             acceptance=settings_first(table["acceptance"]) if "acceptance" in table else None,
             divergences=settings_first(table["divergences"]) if "divergences" in table else None,
+            levels=np.stack([settings_first(table[name]) for name in LEVELS], -1) if LEVELS[0] in table else None,
             visits=settings_first(table["visits"]),
             far=settings_first(table["far"]) if "far" in table else None,
             columns=self.call.columns,

@@ -49,9 +49,10 @@ class Ledger:
     values[name] = sum omega_m (phi(theta_{m-1}) - reference), left end point, theta_0 included; corrections[name] the
     same for -A_hat h; outer = sum delta_m^2 g g'; sum_delta, sum_delta2, sum_omega per row; visits counts data seen.
     `outer` and the columns' second derivatives are in the `coordinates` in which the chains moved; where these are
-    paired, `far` counts steps from the far tail; `divergences` those of an exact kernel that left its path. `kernel`
-    answers what is known of its law, `noisy` says whether gradients were estimated. `manifest` is what the run was made
-    of, `checkpoint` where it can go on.
+    paired, `far` counts steps from the far tail; `divergences` those of an exact kernel that left its path, `levels`
+    (..., 3) adds up its log density, that squared, and the squares of its changes from step to step. `kernel` answers
+    what is known of its law, `noisy` says whether gradients were estimated. `manifest` is what the run was made of,
+    `checkpoint` where it can go on.
 
     Example:
         >>> import langevin as lv
@@ -75,6 +76,7 @@ class Ledger:
     outer: Array | None
     acceptance: Array | None
     divergences: Array | None
+    levels: Array | None
     visits: Array
     far: Array | None
     columns: dict[str, Column]
@@ -160,7 +162,7 @@ class Ledger:
                 return {name: joined([part[name] for part in parts]) for name in parts[0]}
             return join(parts)
 
-        names = ("values", "corrections", "outer", "acceptance", "divergences", "visits", "far")
+        names = ("values", "corrections", "outer", "acceptance", "divergences", "levels", "visits", "far")
         changed = {name: joined([getattr(ledger, name) for ledger in ledgers]) for name in names}
         draws = [ledger.draws for ledger in ledgers if ledger.draws is not None]
         changed["draws"] = None

@@ -93,6 +93,7 @@ class Jumps(ExactKernel):
 
     def step(self, log_density: LogDensity, state: Any, eta: Array, log_uniform: Array, delta: Array) -> Any:
         """One transition."""
+        before = state.log_density
         state = self.within.step(log_density, state, eta, log_uniform, delta)
         d, tag = eta.size, jnp.full((), _STREAM)
         # A key of its own: what `within` draws from these bits has other counters.
@@ -106,8 +107,11 @@ class Jumps(ExactKernel):
         log_ratio = value - state.log_density + self._log_proposal(state.theta) - self._log_proposal(theta)
         # A proposal of undefined density is refused: nothing is larger than NaN.
         taken = log_decision < log_ratio
-        moved = state._replace(theta=theta, log_density=value, grad=grad)
-        return jax.tree.map(lambda new, old: jnp.where(taken, new, old), moved, state)
+        there = state._replace(theta=theta, log_density=value, grad=grad)
+        if "moved" in state._fields:
+            # What `within` counts is of the whole step.
+            there = there._replace(moved=value - before)
+        return jax.tree.map(lambda new, old: jnp.where(taken, new, old), there, state)
 
     def _log_proposal(self, theta: Array) -> Array:
         """log q up to a constant."""

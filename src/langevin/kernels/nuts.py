@@ -17,7 +17,10 @@ _DIVERGED = 1000.0
 
 
 class NUTSState(NamedTuple):
-    """What an `ExactState` holds, and of the last step the number of gradients and whether it diverged (0 or 1)."""
+    """What an `ExactState` holds, and of the last step the number of gradients and whether it diverged (0 or 1).
+
+    `level` is the log density at the chain's start, `moved` what the last step changed of it.
+    """
 
     theta: Array
     log_density: Array
@@ -25,6 +28,8 @@ class NUTSState(NamedTuple):
     acceptance: Array
     gradients: Array
     diverged: Array
+    level: Array
+    moved: Array
 
 
 class _Phase(NamedTuple):
@@ -105,12 +110,14 @@ class NUTS(ExactKernel):
         """The state before the first step. Cost: N datum visits."""
         value, grad = log_density(theta)
         zero = jnp.zeros_like(value)
-        return NUTSState(theta, value, grad, zero, zero, zero)
+        return NUTSState(theta, value, grad, zero, zero, zero, value, zero)
 
     def counted(self, state: Any, num_data: int) -> dict[str, Array]:
-        """Acceptance, datum visits and divergences."""
+        """Acceptance, datum visits, divergences, and what tells how fast the log density moves."""
+        level = state.log_density - state.level
         return {
             "acceptance": state.acceptance, "visits": state.gradients * num_data, "divergences": state.diverged,
+            "level": level, "level2": level**2, "moved2": state.moved**2,
         }  # fmt: skip
 
     def step(self, log_density: LogDensity, state: Any, eta: Array, log_uniform: Array, delta: Array) -> Any:
@@ -195,6 +202,8 @@ class NUTS(ExactKernel):
             acceptance=path.acceptance / leaves,
             gradients=leaves,
             diverged=path.diverged.astype(kind),
+            level=state.level,
+            moved=path.chosen.log_density - state.log_density,
         )
 
 

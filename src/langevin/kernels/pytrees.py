@@ -19,7 +19,9 @@ class _Static:
 
 def as_pytree(part: Any) -> Any:
     """The part itself if JAX knows it as a pytree, else a pytree without leaves that stands for it."""
-    return _Static(part) if jax.tree.leaves(part) == [part] else part
+    leaves = jax.tree.leaves(part)
+    # Not ==, which asks a kernel whose one field is an array for the truth of an array.
+    return _Static(part) if len(leaves) == 1 and leaves[0] is part else part
 
 
 def kinds(tree: Any) -> tuple[type, ...]:

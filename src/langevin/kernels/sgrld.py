@@ -27,8 +27,8 @@ class SGRLD(Kernel):
     b - theta + n_w - share_w n, without a division by small shares. `theta_0` must be positive, coordinates the plain
     ones: in others 0 lies elsewhere, and reflections there have another law. On Gamma(b) with exact gradients the mean
     is b and the variance b / (1 - delta/4) as long as reflections are rare; where many shares are near 0 the bias is
-    not known: `uncorrected`. A logistic posterior, with coefficients of either sign, is none for it: it is held to
-    Gamma laws, and as the sampler of `models.LDA` to topics that are known. Cost: one gradient.
+    not known: `uncorrected`. It is held to Gamma laws, to a logistic regression whose coefficients are positive, and as
+    the sampler of `models.LDA` to topics that are known; parameters of either sign are not for it. Cost: one gradient.
 
     Patterson and Teh, *Stochastic gradient Riemannian Langevin dynamics on the probability simplex* (2013).
 

@@ -92,11 +92,12 @@ def latent(
     fields: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts])[:count] for name in _FIELDS}
     found = replace(parts[0], **fields, laplace=None)
     shape = (count, *likelihood.shape)
+    mean, sd = mean_and_sd(found, scale, centre)
     return Latent(
         names,
-        _shaped(_scaled(_entry(found, 0), scale, centre), shape),
-        _shaped(_sd(found, scale), shape),
-        _shaped(_quantiles(found, centre, scale), (len(PROBABILITIES), *shape)),
+        shaped(mean, shape),
+        shaped(sd, shape),
+        shaped(_quantiles(found, centre, scale), (len(PROBABILITIES), *shape)),
     )
 
 
@@ -113,6 +114,16 @@ def edgeworth(t: Array, skewness: Array, kurtosis: Array) -> Array:
     """Distribution function at t of a standardised variable with this skewness and excess kurtosis."""
     second, third, fifth = t**2 - 1.0, t**3 - 3.0 * t, t**5 - 10.0 * t**3 + 15.0 * t
     return norm.cdf(t) - norm.pdf(t) * (skewness / 6 * second + kurtosis / 24 * third + skewness**2 / 72 * fifth)
+
+
+def mean_and_sd(found: Estimate, scale: np.ndarray, centre: np.ndarray) -> tuple[Estimate, Estimate]:
+    """Of effects, from the first two entries (..., 2 and more): the moments of (effect - centre)/scale."""
+    return _scaled(_entry(found, 0), scale, centre), _sd(found, scale)
+
+
+def shaped(one: Estimate, shape: tuple[int, ...]) -> Estimate:
+    """The same numbers in another shape."""
+    return replace(one, **{name: getattr(one, name).reshape(shape) for name in _FIELDS})
 
 
 def _entry(found: Estimate, index: Any) -> Estimate:
@@ -157,7 +168,3 @@ def _quantiles(found: Estimate, centre: np.ndarray, scale: np.ndarray) -> Estima
     }
     bars = _scaled(replace(found, **taken), -scale * slope, np.zeros_like(at))
     return replace(bars, value=centre + scale * at)
-
-
-def _shaped(one: Estimate, shape: tuple[int, ...]) -> Estimate:
-    return replace(one, **{name: getattr(one, name).reshape(shape) for name in _FIELDS})

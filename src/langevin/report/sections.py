@@ -179,9 +179,10 @@ def further_priors(model: "Model") -> Rows:
     rows: Rows = [(f"prior of {name}", law) for name, law in (known[more] for more in model.family.more)]
     if model.family.name == "ordinal":
         rows.append(("prior of the first cut and of log distances", "normal(0, 3)"))
-    for name, mean in zip(design.varying_names, np.atleast_1d(model.spreads), strict=True):
-        rows.append((f"prior of sd({name} | {design.group})", f"exponential, mean {mean:.3g}"))
-    if len(design.varying_names) > 1:
+    spreads = [(name, one.name) for one in design.groupings for name in one.effects]
+    for (name, group), mean in zip(spreads, np.atleast_1d(model.spreads), strict=True):
+        rows.append((f"prior of sd({name} | {group})", f"exponential, mean {mean:.3g}"))
+    if any(len(one.effects) > 1 for one in design.groupings):
         rows.append(("prior of partial correlations between effects", "uniform"))
     return rows
 

@@ -9,12 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from langevin.analysis.averages import estimate
+from langevin.analysis.averages import NEGLIGIBLE, estimate
+from langevin.analysis.excursions import MOST_UNSEEN, unseen
 from langevin.analysis.statuses import worse
 from langevin.analysis.value import Estimate, quieter
 from langevin.anchor import Anchor
 from langevin.coordinates import times, transposed_times
 from langevin.data.source import as_source
+from langevin.display import tell
 from langevin.engine.ledger import Column, Ledger
 from langevin.mistakes import check_indices, ignored, traced
 from langevin.observables import Function
@@ -48,7 +50,10 @@ def expectation(ledger: Ledger, phi: Callable[..., Any], data: PyTree = None) ->
     rows = -(-source.num_data // -(-source.num_data // rows))
     # Parts of one size, so that one program serves: the last one reaches back, and what was seen is left out.
     starts = [min(at, source.num_data - rows) for at in range(0, source.num_data, rows)]
-    parts = [_of_rows(ledger, phi, source.slice(at, at + rows)) for at in starts]
+    parts = []
+    for at in starts:
+        tell("averaging over the rows", at / source.num_data)
+        parts.append(_of_rows(ledger, phi, source.slice(at, at + rows)))
     seen = [rows * k - at for k, at in enumerate(starts)]
 
     def joined(name: str) -> Any:
@@ -66,21 +71,25 @@ def _of_rows(ledger: Ledger, phi: Callable[..., Any], arrays: PyTree) -> Estimat
         raise ValueError("expectation needs kept draws and an anchor, and this run has none. Use lv.sample.")
     _check_phi(phi, anchor, arrays)
     shape = _observable(phi, arrays).shape(anchor.layout)
+    size = int(np.prod(shape))
     chains, count, d = draws.theta.shape
     # tr(Sigma Q) takes d directions; without a dense Hessian there are too many, and the model is rough anyway.
     root = anchor.root[0].T if anchor.dense else None
     s = times(anchor.root, transposed_times(anchor.root, draws.grad.astype(np.float64)))
-    # Whole rows only: what is missing in the last one weighs nothing.
+    # Whole rows only: what is missing in the last one weighs nothing. They leave the device draw by draw where these
+    # numbers are few.
     length = -(-count // _MOST_ROWS)
     num_rows = -(-count // length)
+    piece = 1 if chains * num_rows * length * size <= _MOST_FLOATS else length
     places = np.minimum(np.arange(num_rows * length), count - 1)
-    weight = np.where(np.arange(num_rows * length) < count, draws.weight[places], 0.0).reshape(num_rows, length)
+    every = np.where(np.arange(num_rows * length) < count, draws.weight[places], 0.0)
+    weight = every.reshape(num_rows, length)
 
-    def in_rows(values: np.ndarray) -> np.ndarray:
-        return values[:, places].reshape(chains * num_rows, length, d).astype(np.float32)
+    def in_pieces(values: np.ndarray) -> np.ndarray:
+        return values[:, places].reshape(-1, piece, d).astype(np.float32)
 
-    single = anchor.theta.astype(np.float32), in_rows(draws.theta), in_rows(s)
-    weights = np.tile(weight, (chains, 1)).astype(np.float32)
+    single = anchor.theta.astype(np.float32), in_pieces(draws.theta), in_pieces(s)
+    weights = np.tile(every, chains).reshape(-1, piece).astype(np.float32)
     found = _evaluate(phi, anchor.layout, arrays, None if root is None else root.astype(np.float32), *single, weights)
     reference, trace, value, correction, bad = (np.asarray(part, np.float64) for part in found)
     if bad.any():
@@ -88,25 +97,49 @@ def _of_rows(ledger: Ledger, phi: Callable[..., Any], arrays: PyTree) -> Estimat
             f"phi must be finite where the posterior is, got NaN or infinity at {bad.sum():.0f} of {chains * count} "
             f"draws. Check it for logarithms and roots of negative numbers, and for 0/0."
         )
+    value, correction = (sums.reshape(chains, -1, size) for sums in (value, correction))
     row_weight = weight.sum(axis=1)
     rows = replace(
         ledger,
         sum_delta=row_weight,
         sum_delta2=np.sum(weight * ledger.schedule.delta(draws.m)[places].reshape(weight.shape), axis=1),
         sum_omega=row_weight,
-        values={"phi": value.reshape(chains, num_rows, -1)},
-        corrections={"phi": correction.reshape(chains, num_rows, -1)},
+        values={"phi": value.reshape(chains, num_rows, -1, size).sum(axis=2)},
+        corrections={"phi": correction.reshape(chains, num_rows, -1, size).sum(axis=2)},
         outer=None,
         columns={"phi": Column(shape, reference, None, trace if anchor.dense else None, None)},
         draws=None,
     )
-    found = quieter(estimate(rows, "corrected")["phi"], estimate(rows, "raw")["phi"], ledger.exact)
+    raw = estimate(rows, "raw")["phi"]
+    found = quieter(estimate(rows, "corrected")["phi"], raw, ledger.exact)
+    beyond = _beyond(rows, value, correction, every.reshape(-1, piece).sum(axis=1), found.value == raw.value)
+    missed = beyond > MOST_UNSEEN * found.stderr
+    found = replace(
+        found,
+        bias=np.where(missed, np.hypot(found.bias, beyond), found.bias),
+        statuses=worse(found.statuses, "rare_excursions", missed),
+    )
     # No draw differs from another: a rare event that never came has no error bar, and certainly not zero.
     scale = np.abs(found.value - reference.reshape(found.value.shape))
-    same = (found.stderr <= _ROUNDING * scale) & (ledger.exact | (found.statuses == "uncorrected"))
+    same = (raw.stderr <= _ROUNDING * scale) & (ledger.exact | (found.statuses == "uncorrected"))
     return replace(
         found, stderr=np.where(same, np.nan, found.stderr), statuses=worse(found.statuses, "too_few_batches", same)
     )
+
+
+def _beyond(ledger: Ledger, value: Array, correction: Array, weight: Array, plain: Array) -> Array:
+    """About what the averages would gain from a draw larger than all that came, of the plain values or the corrected.
+
+    Of the latter less than nobody minds counts as nothing: residues of a correction have tails too.
+    """
+    there = weight > 0.0
+    values, corrected = (
+        (ledger.units(sums)[:, there] / weight[there, None]).reshape(-1, value.shape[-1])
+        for sums in (value, value + correction)
+    )
+    residue = unseen(corrected)
+    residue = np.where(residue > NEGLIGIBLE * np.std(value[:, there] / weight[there, None], axis=(0, 1)), residue, 0.0)
+    return np.asarray(np.where(plain, unseen(values).reshape(plain.shape), residue.reshape(plain.shape)))
 
 
 def _check_phi(phi: Callable[..., Any], anchor: Anchor, arrays: PyTree) -> None:
@@ -138,7 +171,7 @@ def _evaluate(
     s: Array,
     weight: Array,
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """phi at the anchor and its trace tr(Sigma Q); of every row of draws (rows, length, d) the weighted sums.
+    """phi at the anchor and its trace tr(Sigma Q); of every piece of draws (pieces, piece, d) the weighted sums.
 
     They are sums of phi's centred value, of its correction, and of draws where it is not finite.
     """

@@ -10,7 +10,8 @@ from langevin.analysis.statuses import BY_WORD
 from langevin.analysis.value import apart as disagree
 from langevin.sampling.tails import FEWEST_MOMENTS
 from langevin.sampling.travel import Modes
-from langevin.sampling.troubles import Trouble, point, reach
+from langevin.sampling.troubles import Trouble, held, point, reach
+from langevin.sampling.visits import unvisited
 from langevin.survey import Survey
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ MOST_R_HAT = 1.05
 # Paths break off at the mouth of a region too narrow for the steps, and chains come there seldom: in a run of the
 # centred eight schools that missed a fifth of an sd it was one path in three thousand. A few may be chance.
 _FEW_BROKEN, _MOST_BROKEN = 3, 5e-5
+# What the field warns at: by Stan's users' experience with funnels, on another set of models than ours.
+_LEAST_LIVELINESS = 0.2
 # Of 4000 draws of Student's t with 5 degrees of freedom one in 25 sets has a draw with more than this share of the sum
 # of squares; with 2, where there is no variance, 19 of 20.
 _MOST_OF_A_VARIANCE, _MUCH_LARGER = 0.05, 4.0
@@ -49,6 +52,19 @@ def r_hat(ledger: "Ledger") -> np.ndarray:
 def divergences(ledger: "Ledger") -> float:
     """Share of the steps that left their path."""
     return 0.0 if ledger.divergences is None else float(ledger.divergences.sum()) / _steps(ledger)
+
+
+def liveliness(ledger: "Ledger") -> float:
+    """One minus the correlation of the log density with that of a step before, within chains; NaN if nobody counted.
+
+    About a half on Gaussians: a fresh momentum makes up half of the energy. Where most of the energy is that of the
+    place, as at the neck of a funnel, the little that a momentum brings does not lead far (Betancourt 2016).
+    """
+    if ledger.levels is None:
+        return np.nan
+    level, square, moved = np.moveaxis(ledger.levels.sum(axis=1), -1, 0)
+    within = np.sum(square - level**2 / ledger.num_steps)
+    return float(0.5 * moved.sum() / within) if within > 0.0 else np.nan
 
 
 def _steps(ledger: "Ledger") -> int:
@@ -95,7 +111,9 @@ def largest_share(ledger: "Ledger") -> float:
     return share if share > _MUCH_LARGER * 2.0 * np.log(len(flat)) / len(flat) else 0.0
 
 
-def after_exact(ledger: "Ledger", survey: Survey, modes: Modes | None, moments: float) -> Iterator[Trouble]:
+def after_exact(
+    ledger: "Ledger", survey: Survey, modes: Modes | None, moments: float, precision: float | None
+) -> Iterator[Trouble]:
     """What an exact run has shown against itself.
 
     `modes` are those that its chains should have travelled between, `moments` is how many of them the posterior has.
@@ -123,6 +141,7 @@ def after_exact(ledger: "Ledger", survey: Survey, modes: Modes | None, moments: 
             f"gradients cannot see. {BY_WORD['hard_bound'].remedy}",
         )
     share = largest_share(ledger)
+    heavy = moments < FEWEST_MOMENTS or share > _MOST_OF_A_VARIANCE
     if moments < FEWEST_MOMENTS:
         yield Trouble(
             "heavy_tails",
@@ -130,11 +149,23 @@ def after_exact(ledger: "Ledger", survey: Survey, modes: Modes | None, moments: 
             f"{max(moments, 0.0):.2g} exist, and an sd with its bar needs {FEWEST_MOMENTS:.0f}. Look at quantiles "
             f"instead, or use a prior with lighter tails.",
         )
-    elif share > _MOST_OF_A_VARIANCE:
+    elif heavy:
         yield Trouble(
             "heavy_tails",
             f"a single draw makes up {share:.0%} of a variance: the tails are so heavy that the next such draw, or "
             f"the lack of one, moves it by more than its bar says. Look at quantiles instead, or reparametrise.",
+        )
+    missed = unvisited(ledger, survey.outskirts, held(precision))
+    if missed is not None:
+        yield Trouble("rare_excursions", f"{missed}. {BY_WORD['rare_excursions'].remedy}")
+    alive = liveliness(ledger)
+    # Tails without moments are as slow, and so are modes of unequal height, whose chains are counted by arrivals.
+    if alive < _LEAST_LIVELINESS and not heavy and modes is None:
+        yield Trouble(
+            "not_mixed",
+            f"the log density hardly changes from one step to the next ({alive:.2f} of its variance, where a half is "
+            f"usual): chains creep along a funnel, and what they have not reached yet does not show. "
+            f"{BY_WORD['not_mixed'].remedy}",
         )
     if broken > max(_MOST_BROKEN, _FEW_BROKEN / _steps(ledger)):
         yield Trouble(

@@ -11,8 +11,9 @@ from langevin.engine.ledger import Ledger
 from langevin.engine.program import BASE_ROW, device_row_steps
 from langevin.sampling.accuracy import accuracy
 from langevin.sampling.budget import Budget
+from langevin.sampling.choice import GRADIENTS_A_DRAW, exact_is_sooner
 from langevin.sampling.mixing import after_exact
-from langevin.sampling.planning import GRADIENTS_A_DRAW, Plan
+from langevin.sampling.planning import Plan
 from langevin.sampling.rules import WANTED_STEPS
 from langevin.sampling.travel import Modes, several
 from langevin.saving.journal import Bookmark
@@ -28,7 +29,9 @@ _LONGEST_STAGE = 8.0
 _MARGIN = 1.1
 # More steps shrink neither a bias nor the noise of the gradient.
 _HOPELESS = {"bias_dominates", "gradient_noise"}
-_SETTLED_BY_MORE = {"too_few_batches", "transient", "rare_excursions"}
+# Why a run on minibatches ends before its precision is reached, where exact sampling is the shorter way.
+SLOWER = "exact sampling is sooner"
+SETTLED_BY_MORE = {"too_few_batches", "transient", "rare_excursions"}
 
 
 class Pace:
@@ -161,19 +164,34 @@ class Pace:
         if m < least:
             return least, "precision"
         ledger = self.run.ledger()
-        statuses, worst = accuracy(ledger, several(self.modes))
+        statuses, worst = accuracy(ledger, several(self.modes), self.plan.survey.outskirts)
         if self._hopeless(ledger, statuses, m >= _LONGEST_STAGE * least) or m >= self.patience * least:
             return m, "precision out of reach"
         if worst <= self.budget.precision:
             # Doubts that a longer run settles, one way or the other, are not left to the user. They may cost eight of
             # the least runs, or eight times what the precision did, when bars are sqrt(8) times as short.
             room = m < _LONGEST_STAGE * least or worst > self.budget.precision / np.sqrt(_LONGEST_STAGE)
+            more = (room and statuses & SETTLED_BY_MORE) or self._doubts(ledger) & SETTLED_BY_MORE
             self._forecast = m, worst, 2.0 * m
-            return 2 * m if room and statuses & _SETTLED_BY_MORE else m, "precision"
+            return 2 * m if more else m, "precision"
         longer = (worst / self.budget.precision) ** 2 * _MARGIN
         self._forecast = (m, worst, m * longer) if np.isfinite(longer) else None
+        if self._slower((longer - 1.0) * m):
+            return m, SLOWER
         # A bar that is not known yet (NaN) asks for the longest stage.
         return int(np.ceil(m * np.fmin(longer, _LONGEST_STAGE))) + 256, "precision"
+
+    def _slower(self, steps: float) -> bool:
+        """Whether so many more steps take longer than exact sampling would."""
+        # An extension is of this run: it has no other to give way to.
+        if not np.isfinite(steps) or self.budget != self.plan.budget:
+            return False
+        size = self.plan.rules.batch_size((self.run.m + steps) * len(self.plan.chains))
+        return exact_is_sooner(self.plan, steps, max(size, self.batch_size))
+
+    def _doubts(self, ledger: Ledger) -> set[str]:
+        """Statuses of the whole run, beside those of its means and sds."""
+        return set()
 
     def _hopeless(self, ledger: Ledger, statuses: set[str], long: bool) -> bool:
         """Whether more steps would not help, as far as a `long` run or a short one can tell."""
@@ -195,7 +213,17 @@ class ExactPace(Pace):
         # Paths differ in length: the second half of the room waits until their cost is known.
         return int((1.0 if m else 0.5) * room / (chains * gradients))
 
+    def _slower(self, steps: float) -> bool:
+        return False
+
+    def _doubts(self, ledger: Ledger) -> set[str]:
+        found = after_exact(ledger, self.plan.survey, self.modes, np.inf, self.budget.precision)
+        return {trouble.status for trouble in found}
+
     def _hopeless(self, ledger: Ledger, statuses: set[str], long: bool) -> bool:
         # Paths that break off ask for shorter steps, not for more of them; chains may meet yet.
-        found = {trouble.status for trouble in after_exact(ledger, self.plan.survey, self.modes, np.inf)}
+        found = self._doubts(ledger)
+        if "rare_excursions" in found:
+            # Of a few draws far out each makes up much of a variance.
+            found -= {"rare_excursions", "heavy_tails"}
         return bool(found) if long else "divergences" in found

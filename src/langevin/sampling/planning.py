@@ -16,8 +16,9 @@ from langevin.pilot import Pilot, pilot
 from langevin.rounding import rounding_error
 from langevin.sampling.budget import Budget
 from langevin.sampling.call import Call
+from langevin.sampling.choice import ASKED, affordable, choice, operations
 from langevin.sampling.rules import WANTED_STEPS, Rules
-from langevin.sampling.troubles import Trouble, before, held
+from langevin.sampling.troubles import Trouble, before
 from langevin.saving.journal import Journal
 from langevin.survey import Survey, survey
 from langevin.target import Layout, Target
@@ -33,11 +34,6 @@ _SEEN = 1e-3
 _MOST_MOVES, _HEAVIER = 3, 0.5
 # Beyond this dimension an exact run needs the curvature at a mode.
 MOST_ROUGH = 400
-# Gradients of a draw of the exact sampler and steps of its warm-up, in units of length that fit.
-GRADIENTS_A_DRAW, _WARM_UP_STEPS = 7.0, 200
-# Multiplications of two cores in a second, roughly; seconds that nobody who asks for an answer minds; and seconds that
-# a call may take beyond what it was asked for, where it was given no limit.
-_OPERATIONS, _FREE_SECONDS, _MOST_SECONDS = 2e9, 5.0, 900.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +65,8 @@ class Plan:
     because: str
     setup_cost: int
     setup_seconds: float
+    # Multiplications of the gradient of one datum: a product with each parameter and a few more, or a count of them.
+    work: float
     # What more nodes would change in means and sds, (2, d), in posterior sds; None without latent effects.
     quadrature: np.ndarray | None = None
     # What float32 moves, (2, 2, d): means and sds of runs on minibatches, and of exact ones; in posterior sds.
@@ -200,15 +198,18 @@ def _made(call: Call, began: float, journal: Journal) -> Plan:
         chains=chains,
         seed=call.seed,
         method=call.method,
-        because="it was asked for",
+        because=ASKED,
         setup_cost=anchor.cost + piloted.cost + surveyed.cost,
         quadrature=journal.found("quadrature", lambda: quadrature_error(call.target, call.source, anchor, call.seed)),
         rounding=journal.found("rounding", lambda: rounding_error(call.target, call.source, anchor, call.seed)),
         no_mode=no_mode,
         setup_seconds=monotonic() - began,
+        work=anchor.layout.size + 10.0,
     )
+    if call.method != "minibatch" and not affordable(chosen):
+        chosen = replace(chosen, work=operations(call.target, call.source, anchor.layout))
     if call.method == "auto":
-        method, because = _choice(chosen)
+        method, because = choice(chosen)
         chosen = replace(chosen, method=method, because=because)
     return chosen
 
@@ -244,56 +245,3 @@ def _searched(call: Call, start: PyTree) -> tuple[Any, str, bool]:
         return laplace(call.target, call.source, start, seed=call.seed), "", False
     except AnchorError as error:
         return None, str(error), error.improper
-
-
-def _choice(plan: Plan) -> tuple[str, str]:
-    """Method and reason: minibatches where their errors can be told beforehand, else exact sampling if it can be paid.
-
-    Exact: where the Gaussian approximation would not do, and where it is rough while every step has to see all the data
-    anyway: then minibatches gain nothing.
-    """
-    words = [trouble.status for trouble in plan.troubles if trouble.refused]
-    if plan.rounding is not None and np.any(plan.rounding[0] > held(plan.budget.precision)):
-        words.append("rounding")
-    everything = not plan.rules.num_data or plan.batch_size == plan.rules.num_data
-    if "hard_bound" in words:
-        because = "a hard bound defeats both methods"
-    elif not words and not (everything and not plan.rules.near_gaussian):
-        because = "the posterior is near enough to its Gaussian approximation"
-    elif not affordable(plan):
-        because = (
-            f"exact sampling would take about {exact_passes(plan):,.0f} passes and {exact_seconds(plan):,.0f} s, more "
-            f"than the budget"
-        )
-    elif words:
-        return "exact", f"minibatches would not do here ({words[0]})"
-    else:
-        why = (
-            "there are no minibatches to gain from" if not plan.rules.num_data else "every step has to see all the data"
-        )
-        return "exact", f"{why}, and the posterior is not near-Gaussian"
-    return "minibatch", because
-
-
-def exact_passes(plan: Plan) -> float:
-    """Passes over the data that the fewest draws of an exact run take, its warm-up included."""
-    return GRADIENTS_A_DRAW * (WANTED_STEPS + _WARM_UP_STEPS) * len(plan.chains)
-
-
-def allowed_passes(plan: Plan, budget: Budget) -> float | None:
-    """Passes that an exact run may take: those of the budget, or the fewest that it needs, if these take no time."""
-    if budget.passes is None:
-        return None
-    return max(budget.passes, exact_passes(plan) if exact_seconds(plan) < _FREE_SECONDS else 0.0)
-
-
-def exact_seconds(plan: Plan) -> float:
-    """About how long these take where a datum is a product with each parameter and a few operations more."""
-    return exact_passes(plan) * plan.num_data * (plan.rules.dimension + 10.0) / _OPERATIONS
-
-
-def affordable(plan: Plan) -> bool:
-    """Whether an exact run fits into the budget of a plan."""
-    allowed, limit = allowed_passes(plan, plan.budget), plan.budget.time_limit
-    in_time = exact_seconds(plan) <= (_MOST_SECONDS if limit is None else limit)
-    return in_time and (allowed is None or exact_passes(plan) <= allowed)

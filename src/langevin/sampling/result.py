@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from langevin.analysis.averages import estimate
 from langevin.analysis.marginals import quantiles
 from langevin.analysis.statuses import STATUSES, worse
 from langevin.analysis.value import Estimate
-from langevin.data.source import ArraySource
 from langevin.display import showing
 from langevin.engine.draws import Draws
 from langevin.engine.ledger import Ledger
@@ -22,11 +20,12 @@ from langevin.sampling import tables
 from langevin.sampling.accuracy import best
 from langevin.sampling.budget import Budget
 from langevin.sampling.expectation import expectation
+from langevin.sampling.extending import extended
 from langevin.sampling.mixing import after_exact
 from langevin.sampling.planning import Plan
 from langevin.sampling.session import Session
 from langevin.sampling.troubles import Trouble, after, of_moves
-from langevin.saving.journal import Journal
+from langevin.sampling.visits import widened
 
 if TYPE_CHECKING:
     from langevin.mixed.latent import Latent
@@ -110,14 +109,14 @@ class Result:
     def troubles(self) -> tuple[Trouble, ...]:
         """What stands against trusting the numbers, each with its status and a remedy; empty for a clean run."""
         known: list[Trouble] = []
-        survey, rules = self.plan.survey, self.plan.rules
+        survey, rules, precision = self.plan.survey, self.plan.rules, self.plan.budget.precision
         if self.session.tuned is not None:
-            found = after_exact(self.ledger, survey, self.session.tuned.modes, self.session.tuned.moments)
+            found = after_exact(self.ledger, survey, self.session.tuned.modes, self.session.tuned.moments, precision)
         else:
             known = [trouble for trouble in self.plan.troubles if trouble.status != "too_few_batches"]
-            found = after(self.ledger, survey, rules, self.session.batch_size, self.session.outside)
+            found = after(self.ledger, survey, rules, self.session.batch_size, self.session.outside, precision)
         corrected = estimate(self.ledger, "corrected")
-        moved = of_moves(self.session.moves, self.plan.budget.precision, corrected["theta.mean"], corrected["theta.sd"])
+        moved = of_moves(self.session.moves, precision, corrected["theta.mean"], corrected["theta.sd"])
         return tuple(dict.fromkeys([*known, *found, *moved]))
 
     @cached_property
@@ -128,6 +127,7 @@ class Result:
             for name, error in zip(("theta.mean", "theta.sd"), moved, strict=True):
                 more = np.hypot(np.nan_to_num(found[name].bias), error * scale)
                 found[name] = replace(found[name], bias=np.where(error > 0.0, more, found[name].bias))
+        found["theta.sd"] = widened(found["theta.sd"], self.ledger, self.plan.survey.outskirts)
         return {name: self._judged(one) for name, one in found.items()}
 
     @cached_property
@@ -185,7 +185,8 @@ class Result:
         Computed from the kept draws and corrected with their gradients; a phi that is flat at the mode, such as an
         indicator, has status `uncorrected`.
         """
-        return self._judged(expectation(self.ledger, phi, data))
+        with showing(None):
+            return self._judged(expectation(self.ledger, phi, data))
 
     def latent(self, groups: ArrayLike) -> "Latent":
         """Posterior mean, sd and 2.5%, 50% and 97.5% quantiles of these groups' latent effects, with error bars.
@@ -221,26 +222,18 @@ class Result:
         time_limit: float | None = None,
         precision: float | None = None,
         progress: bool | None = None,
+        checkpoint: str | Path | None = None,
     ) -> "Result":
         """A new Result of the same run, gone on for more passes or seconds, or to a precision.
 
         The batch size may grow at the border, so that the noise stays below the shrinking bars: an extended run is
-        then not bit for bit the single longer one, but carries the same guarantees.
+        then not bit for bit the single longer one, but carries the same guarantees. A run that is over and was kept in
+        a folder goes on there, others in `checkpoint`, new or of this run: after a crash the same calls, or
+        `lv.resume`, end with the same bits.
         """
-        budget = Budget(passes, time_limit, precision).checked()
-        if self.session.target is None:
-            raise ValueError("extend needs the target and the data: lv.load(path, target, data) before extending.")
-        source = self.session.source
-        if isinstance(source, ArraySource) and not source.unchanged:
-            raise ValueError(
-                "data must be as they were when sampling began, but their values were changed in place since. "
-                "Call lv.sample anew, or give it a copy of arrays that you go on to change."
-            )
-        if budget.passes is not None:
-            budget = replace(budget, passes=budget.passes + self.passes)
-        anew = replace(self.session, goal=0)
+        asked = Budget(passes, time_limit, precision).checked()
         with showing(progress):
-            return Result(anew.spend(budget, monotonic(), Journal(), "run"))
+            return Result(extended(self.session, asked, self.passes, checkpoint))
 
     def save(self, path: str | Path) -> None:
         """Writes the run to a directory: arrays (.npz) and JSON, no code. `lv.load(path)` reads it back."""

@@ -19,10 +19,14 @@ from langevin.engine.ledger import Ledger
 from langevin.errors import AnchorError, Diverged
 from langevin.limits import attempted, stop_requests
 from langevin.networks.result import NetworkResult
+from langevin.networks.sampler import METHOD as NETWORK_METHOD
 from langevin.networks.sampler import chosen as many_parameters
 from langevin.networks.sampler import sample_network
 from langevin.sampling.call import Call
-from langevin.sampling.planning import affordable, planned
+from langevin.sampling.choice import affordable, too_few_nodes
+from langevin.sampling.extending import finished, kept_apart
+from langevin.sampling.pace import SLOWER
+from langevin.sampling.planning import planned
 from langevin.sampling.result import Result
 from langevin.sampling.session import Session
 from langevin.sampling.store import stored_call
@@ -82,9 +86,8 @@ def sample(
     began = monotonic()
     if many_parameters(method, data, theta_0):
         require(engine is None, "engine", engine, "None for networks: their chains stay in this process", "None")
-        require(checkpoint is None, "checkpoint", checkpoint, "None for networks: their runs are not kept", "None")
         with showing(progress):
-            return sample_network(target, data, theta_0, **limits, chains=chains, seed=seed)
+            return sample_network(target, data, theta_0, **limits, chains=chains, seed=seed, checkpoint=checkpoint)
     # One request for all of it: Ctrl-C between set-up and sampling must not get lost.
     with stop_requests(), showing(progress):
         call = Call.checked(target, data, theta_0, **limits, method=method, chains=chains, seed=seed)
@@ -99,12 +102,13 @@ def resume(
     theta_0: PyTree = None,
     progress: bool | None = None,
     engine: Engine | None = None,
-) -> Result | Ledger:
+) -> Result | NetworkResult | Ledger:
     """Goes on with a run of `lv.sample(..., checkpoint=path)` where its last checkpoint is, with the same settings.
 
     target and data are those of the run; they are checked against what is known of them. Data that came from a path are
     opened there if none are given. A run in passes or for a precision ends with the bits of one that nothing has
-    stopped; a `time_limit` counts the seconds of both processes. A run that is over is returned as it was. Of an
+    stopped; a `time_limit` counts the seconds of both processes. A run that is over is returned as it was; one that was
+    extended, as far as that was asked. Of an
     `lv.run` without functions or parts of your own it returns the ledger; any other goes on where its call is repeated.
     `theta_0` is needed only where theta is made of other containers than dict, list and tuple. Cost: up to 8192 datum
     visits and a checksum of the data, beside what is left to do.
@@ -120,12 +124,20 @@ def resume(
     """
     began = monotonic()
     with stop_requests(), showing(progress):
+        apart = kept_apart(Path(path), target, data, theta_0)
+        if apart is not None:
+            return Result(finished(replace(apart, engine=engine), Path(path)))
         asked = stored_call(Path(path), theta_0)
         where = asked.pop("data")
         data = where if data is None else data
+        if asked.get("method") == NETWORK_METHOD:
+            require(engine is None, "engine", engine, "None for networks: their chains stay in this process", "None")
+            arguments = {name: value for name, value in asked.items() if name not in ("method", "theta_0")}
+            return sample_network(target, data, asked["theta_0"], **arguments, checkpoint=path)
         if "num_steps" in asked:
             return run(target, data, **asked, engine=engine, checkpoint=path)
-        return _done(Call.checked(target, data, **asked), began, engine, path)
+        found = _done(Call.checked(target, data, **asked), began, engine, path)
+        return found if found.partial else Result(finished(found.session, Path(path)))
 
 
 def _done(call: Call, began: float, engine: Engine | None, checkpoint: str | Path | None) -> Result:
@@ -143,7 +155,9 @@ def _done(call: Call, began: float, engine: Engine | None, checkpoint: str | Pat
             began -= kept.seconds_before
             with shared_set_up(engine, call.target, call.source):
                 chosen = planned(call, began, kept)
-            session = Session(call.target, call.source, chosen, chosen.batch_size, chosen.budget, engine=engine)
+            folder = None if checkpoint is None else Path(checkpoint)
+            asked = call.target, call.source, chosen, chosen.batch_size, chosen.budget
+            session = Session(*asked, engine=engine, folder=folder)
             result = _sampled(session, call.method, began, kept)
         # Whoever pressed Ctrl-C while the last numbers were looked at must learn that it came.
         return Result(replace(result.session, stopped="interrupted")) if stop_requested() else result
@@ -186,8 +200,11 @@ def _told(result: Result) -> Result:
 def _doubt(result: Result, began: float) -> str | None:
     """Why exact sampling should have the last word on a run on minibatches; None where it should or can not."""
     left = np.inf if result.plan.budget.time_limit is None else result.plan.budget.time_limit - (monotonic() - began)
+    if result.session.stopped == SLOWER:
+        return "a precision that exact sampling is forecast to reach sooner"
     statuses = {*result.mean.statuses.tolist(), *result.sd.statuses.tolist()} & _DOUBTFUL
     # A second run takes as long as the first, at least.
-    if result.partial or not statuses or left < result.session.seconds or not affordable(result.plan):
+    late = result.partial or left < result.session.seconds
+    if late or not statuses or too_few_nodes(result.plan) or not affordable(result.plan):
         return None
     return min(statuses, key=STATUSES.index)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -17,9 +18,10 @@ from langevin.limits import interrupt, set_up, stop_requests
 from langevin.precision import in_float32
 from langevin.sampling.accuracy import accuracy
 from langevin.sampling.budget import Budget
+from langevin.sampling.choice import allowed_passes
 from langevin.sampling.mixing import after_exact
-from langevin.sampling.pace import ExactPace, Pace
-from langevin.sampling.planning import Plan, allowed_passes
+from langevin.sampling.pace import SETTLED_BY_MORE, ExactPace, Pace
+from langevin.sampling.planning import Plan
 from langevin.sampling.strategies import Tuned, exact_call, minibatch_call
 from langevin.sampling.tails import moments
 from langevin.sampling.travel import several
@@ -43,7 +45,8 @@ class Session:
     `budget` is what it was last allowed to spend, `batch_size` the data that a step of the bulk saw last, `goal` where
     the stage ends that was begun last, `outside` the share of points within reach where the prior is zero; `stopped`
     says what ended the run. `run` is the device's side of it, prepared once, and kept for what follows. `tuned` is what
-    the warm-up of an exact run found, None for one on minibatches. `engine` is where the chains go.
+    the warm-up of an exact run found, None for one on minibatches. `engine` is where the chains go, `folder` where the
+    run is kept.
     """
 
     target: Target | None
@@ -58,6 +61,7 @@ class Session:
     stopped: str = ""
     tuned: Tuned | None = None
     engine: Engine | None = None
+    folder: Path | None = None
     run: Going | None = field(default=None, repr=False)
 
     @property
@@ -69,7 +73,8 @@ class Session:
     def accuracy(self) -> tuple[set[str], float]:
         """Statuses of the means and sds, and the widest 95% interval of means, sds and quantiles in posterior sds."""
         assert self.ledger is not None
-        return accuracy(self.ledger, self.tuned is not None and several(self.tuned.modes))
+        several_modes = self.tuned is not None and several(self.tuned.modes)
+        return accuracy(self.ledger, several_modes, self.plan.survey.outskirts)
 
     @property
     def reached(self) -> float:
@@ -108,8 +113,9 @@ class Session:
         done = fresh.spend(budget, began, journal, "run exactly")
         for retry in range(_RETRIES):
             assert done.ledger is not None and done.tuned is not None
-            words = [trouble.status for trouble in after_exact(done.ledger, plan.survey, tuned.modes, tuned.moments)]
-            if done.stopped in ("interrupted", "time_limit") or words != ["divergences"]:
+            found = after_exact(done.ledger, plan.survey, tuned.modes, tuned.moments, plan.budget.precision)
+            words = {trouble.status for trouble in found} - SETTLED_BY_MORE
+            if done.stopped in ("interrupted", "time_limit") or words != {"divergences"}:
                 break
             # Paths that broke off ask for shorter steps; a chain that goes on from where it was need not settle.
             smaller = replace(done.tuned, delta=_SHORTER * done.tuned.delta, starts=last_positions(done.ledger))

@@ -16,6 +16,7 @@ from langevin.engine.entry import STEPS
 from langevin.engine.ledger import Column, Ledger
 from langevin.kernels.leimkuhler_matthews import LeimkuhlerMatthewsState
 from langevin.kernels.nuts import NUTSState
+from langevin.outskirts import Outskirts
 from langevin.pilot import Pilot
 from langevin.sampling.budget import Budget
 from langevin.sampling.planning import Plan
@@ -32,7 +33,21 @@ from langevin.target import Target
 PyTree = Any
 
 storable(
-    *(Budget, Carry, Column, Draws, Ledger, LeimkuhlerMatthewsState, NUTSState, Pilot, Plan, Rules, Survey, Tuned),
+    *(
+        Budget,
+        Carry,
+        Column,
+        Draws,
+        Ledger,
+        LeimkuhlerMatthewsState,
+        NUTSState,
+        Outskirts,
+        Pilot,
+        Plan,
+        Rules,
+        Survey,
+        Tuned,
+    ),
     *(Unpaired, Modes),
 )
 

@@ -29,13 +29,15 @@ def moments(target: Target, source: DataSource | None, anchor: Anchor, seed: int
 
         log pi ~ -(nu + k) log r,    k = d along a direction of all parameters together, 1 along one of them
 
-    so that a law of powers in one or in all parameters has moments below nu. Exact, up to where the power law begins:
-    no draw has to come there. Cost: a pass over the data for each of at most 80 directions, twice.
+    so that a law of powers in one or in all parameters has moments below nu. One parameter is one with the others where
+    they are or where they go with it: units that chance draws made correlate what is independent. Exact, up to where
+    the power law begins: no draw has to come there. Cost: two passes over the data for each of at most 144 directions.
     """
     rng = np.random.default_rng([seed, _STREAM])
     d, units = anchor.layout.size, Unpaired.by(anchor)
     every = rng.standard_normal((_RANDOM, d))
-    alone = anchor.covariance[rng.permutation(d)[:_MOST_PARAMETERS]]
+    picked = rng.permutation(d)[:_MOST_PARAMETERS]
+    alone = np.concatenate([anchor.covariance[picked], np.diag(anchor.sd)[picked]])
     alone = np.concatenate([units.z(anchor.theta + alone), units.z(anchor.theta - alone)])
     fewest = np.inf
     with own_programs(), jax.enable_x64(True), np.errstate(all="ignore"):

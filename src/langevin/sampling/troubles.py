@@ -12,6 +12,7 @@ from langevin.anchor import Anchor
 from langevin.engine.program import BASE_ROW
 from langevin.pilot import Pilot
 from langevin.sampling.rules import Rules, least_ess
+from langevin.sampling.visits import unvisited
 from langevin.survey import Survey
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 # A Gaussian is in the far tail in 1e-4 of the steps, rare-event logistic posteriors in up to .3%, a Student t of 5
 # degrees of freedom in 1%, a Cauchy law in 20%. Visits last a few steps, so a handful of steps proves nothing.
 _MOST_FAR, _FEW_VISITS = 5e-3, 20
-# Far draws that stand for more than this much of the second moment must have been visited: steps in the far tail.
-_MOST_UNVISITED, _VISITED = 1.0, 5e-4
 # First-order gradients leave their noise in the chain: at most this much of the variance goes without a word.
 _MOST_INFLATION = 0.01
 # What is known to move a number may do so by this many posterior sds.
@@ -77,7 +76,9 @@ def before(anchor: Anchor, pilot: Pilot, survey: Survey, rules: Rules, num_steps
         )
 
 
-def after(ledger: "Ledger", survey: Survey, rules: Rules, batch_size: int, outside: float) -> Iterator[Trouble]:
+def after(
+    ledger: "Ledger", survey: Survey, rules: Rules, batch_size: int, outside: float, precision: float | None
+) -> Iterator[Trouble]:
     """What the run has shown; `outside` is the share of points within the chains' reach where the prior is zero."""
     if outside > 0:
         yield _CUT
@@ -91,13 +92,9 @@ def after(ledger: "Ledger", survey: Survey, rules: Rules, batch_size: int, outsi
                 f"posterior has heavier tails than its approximation, or the steps are too large for it. "
                 f"Reparametrise, or sample with method='exact'.",
             )
-        if survey.far > _MOST_UNVISITED and share < _VISITED:
-            yield Trouble(
-                "not_gaussian",
-                f"far from the mode, where the chains never went, the density is still high enough to matter (one "
-                f"draw there stands for {survey.far:.2g} times the variance of the approximation): heavy tails, or "
-                f"a wide component beneath the mode. Reparametrise, or sample with method='exact'.",
-            )
+    missed = unvisited(ledger, survey.outskirts, held(precision))
+    if missed is not None:
+        yield Trouble("not_gaussian", f"{missed}. Reparametrise, or sample with method='exact'.")
     inflation = rules.inflation(float(ledger.sum_delta2.sum() / ledger.sum_delta.sum()), batch_size)
     if rules.order in ("plain", "cv1") and inflation > _MOST_INFLATION:
         yield Trouble(

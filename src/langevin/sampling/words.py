@@ -6,8 +6,9 @@ import numpy as np
 
 from langevin.analysis.statuses import BY_WORD
 from langevin.sampling import tables
+from langevin.sampling.choice import exact_passes, exact_seconds, minibatch_seconds, minibatch_steps
 from langevin.sampling.mixing import arrivals, divergences, r_hat
-from langevin.sampling.planning import exact_passes
+from langevin.sampling.pace import SLOWER
 from langevin.sampling.rules import GUARD_FACTOR, WANTED_STEPS, Rules
 from langevin.sampling.troubles import reach
 
@@ -108,7 +109,11 @@ def _missed(result: "Result") -> list[str]:
     wanted, reached = result.session.budget.precision, result.session.reached
     if wanted is None or reached <= wanted:
         return []
-    ended = {"precision out of reach": "more steps would not help", "passes": "the passes are spent"}
+    ended = {
+        "precision out of reach": "more steps would not help",
+        "passes": "the passes are spent",
+        SLOWER: "method='exact' is forecast to reach it sooner",
+    }
     why = ended.get(result.session.stopped, "time is up" if result.session.stopped == "time_limit" else "interrupted")
     return [f"The precision of {wanted:g} posterior sds was not reached, {why}: the widest interval has {reached:.2g}."]
 
@@ -124,6 +129,7 @@ def describe_plan(plan: "Plan") -> str:
             f"  {_many(len(plan.chains), 'chain')} of the No-U-Turn sampler on all the data, units: {_whitening(plan)}",
             f"  set-up took {_amount(plan.setup_cost / plan.num_data, rules)} and {_seconds(plan.setup_seconds)}",
             f"  expect {exact_passes(plan):,.0f} {unit} for the fewest draws",
+            *_forecasts(plan),
         ]
         return "\n".join(lines)
     lines = [
@@ -133,9 +139,30 @@ def describe_plan(plan: "Plan") -> str:
         f"  set-up took {_amount(plan.setup_cost / plan.num_data, rules)} and {_seconds(plan.setup_seconds)}",
         f"  expect standard errors of {_range(plan.expected_mean_error)} posterior sds for means, "
         f"{_range(plan.expected_sd_error)} for sds" + ("" if plan.num_steps else f" after {WANTED_STEPS} steps"),
+        *_forecasts(plan),
     ]
     lines.insert(1, f"  minibatches, because {plan.because} (exact: {exact_passes(plan):,.0f} {unit} at least)")
     return "\n".join([*lines, *(f"  ! {trouble.status}: {trouble.text}" for trouble in plan.troubles)])
+
+
+def _forecasts(plan: "Plan") -> list[str]:
+    """What either method is forecast to take for the precision, where there is one; nothing of one that is refused."""
+    precision, rules = plan.budget.precision, plan.rules
+    if precision is None:
+        return []
+    exact, seconds = exact_passes(plan, precision), exact_seconds(plan, precision)
+    said = [f"exact about {exact:,.0f} {_unit(rules)} and {_roughly(seconds)}"]
+    if not any(trouble.refused for trouble in plan.troubles):
+        steps = minibatch_steps(plan, precision)
+        size = rules.batch_size(steps * len(plan.chains))
+        passes = steps * len(plan.chains) * rules.step_cost(size) / plan.num_data
+        shorter = _roughly(minibatch_seconds(plan, steps, size))
+        said.insert(0, f"minibatches about {passes:,.2g} {_unit(rules)} and {shorter}")
+    return [f"  forecast of sampling to {precision:g} sds: {', '.join(said)}"]
+
+
+def _roughly(seconds: float) -> str:
+    return "less than a second" if seconds < 1.0 else f"{seconds:,.1g} s" if seconds < 10.0 else f"{seconds:,.0f} s"
 
 
 def describe_gradient(rules: Rules, batch_size: int) -> str:

@@ -42,6 +42,11 @@ def noted(entries: Mapping[str, Any]) -> Iterator[None]:
         _noted.reset(before)
 
 
+def noted_entries() -> Mapping[str, Any]:
+    """What `noted` says here."""
+    return _noted.get()
+
+
 class Identity(Protocol):
     """What a run is made of, as far as it must not change on the way; an `engine.manifest.Manifest`."""
 
@@ -128,7 +133,22 @@ class Journal:
 
     def last(self, names: Callable[[str], bool]) -> Any:
         """The value that was found last among those with such names, its state if that is under way; None without."""
-        return next((self._values[name] for name in reversed(self._values) if names(name)), None)
+        name = self.last_name(names)
+        return None if name is None else self._values[name]
+
+    def last_name(self, names: Callable[[str], bool]) -> str | None:
+        """The name under which the last such value was found."""
+        return next((name for name in reversed(self._values) if names(name)), None)
+
+    @property
+    def under_way(self) -> str | None:
+        """The piece of work that was begun and is not over."""
+        return self._under_way
+
+    def forget(self, name: str) -> None:
+        """Drops the state of a piece of work that nobody goes on with."""
+        del self._values[name]
+        self._under_way, self._changed = None, True
 
     def found(self, name: str, work: Callable[[], Value]) -> Value:
         """The value of a piece of work: from the journal, or by doing it."""
@@ -239,7 +259,7 @@ def journal(
         if not folder.taken:
             made = _storable({**arguments, "theta_0": call.layout.flat(theta_0)})
             going.enter(CALL, {"manifest": call.remembered, "arguments": made})
-            for name, value in _noted.get().items():
+            for name, value in noted_entries().items():
                 going.enter(name, value)
         elif CALL not in going:
             raise ValueError(
