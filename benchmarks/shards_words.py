@@ -11,17 +11,22 @@ minibatches from there. With `engine=lv.Processes()` or `lv.Ray()` each worker g
 and chains travel: at the end of each stay they go with their books to the owner of the next shard, and every number is
 that of the run in one place, to the bit. Shards in memory are cut up and sent once. In a file they are opened by each
 owner, which looks at its own rows alone. The set-up (mode, Hessian, drifts) goes through all the data where the call
-is made, so it must be able to open them. Each stay costs a message with the books of a chain: pass a long `stay` where
-the shards are alike. Messages below are counted, not sent. Products need no engine: run `lv.sample`
-where each shard is, with `lv.shards.subposterior`, and bring the draws together.
+is made, unless it stands inside `lv.shards.owned`: then each owner goes through its shards, and sends a gradient, a
+Hessian or a pull for each of them. Where the call is made the data must be there to be opened; some ten thousand rows
+are read, on which the search for the mode begins. What a shard is asked at once is a pass over its rows, 4 d + 48 of
+them by `with_drifts`: the `timeout` of the engine must be longer, and Ctrl-C is heard between two. What goes wrong says
+with which shard. Each stay costs a message with the books of a chain: pass a long `stay` where the shards are alike.
+Messages below are counted, not sent. Products need no engine: run `lv.sample` where each shard is, with
+`lv.shards.subposterior`, and bring the draws together.
 
 ```python
 shards = [...]                                                     # arrays, or dicts of arrays, one entry a machine
 data = lv.shards.joined(shards)
-anchor = lv.laplace(target, data, theta_0)
-gradient = lv.ControlVariate(anchor, order=2)
 subsample = lv.Sharded(20, sizes=[len(s["y"]) for s in shards], stay=100)    # probabilities=: how often to visit each
-subsample = lv.shards.with_drifts(subsample, target, data, gradient, anchor)
+with lv.shards.owned(subsample, target, data, engine=None) as owned:                        # lv.Processes(), lv.Ray()
+    anchor = lv.laplace(target, owned, theta_0)
+    gradient = lv.ControlVariate(anchor, order=2)
+    subsample = lv.shards.with_drifts(subsample, target, owned, gradient, anchor)
 ledger = lv.run(target, data, theta_0, subsample=subsample, gradient=gradient, anchor=anchor,
                 kernel=lv.LeimkuhlerMatthews(), coordinates=lv.Whitened.by(anchor), schedule=lv.Constant(0.5),
                 num_steps=20_000, chains=4)

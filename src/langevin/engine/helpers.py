@@ -48,6 +48,10 @@ class Readers:
         """See `Helpers.serve`."""
         return passes.source is self._source and passes.target == apart(self._target)
 
+    def answers(self, passes: Passes) -> int:
+        """See `Helpers.answers`."""
+        return passes.num_chunks
+
     def go_through(
         self, passes: Passes, flat: np.ndarray, directions: np.ndarray | None
     ) -> Iterator[tuple[Parts, Parts]]:

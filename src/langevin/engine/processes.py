@@ -30,9 +30,10 @@ class Processes:
     """Chains on fresh processes of this machine, one core each; every number is that of the run without them.
 
     `workers`: how many, None for one a core, at most one a chain. `timeout`: seconds that a worker may take to answer;
-    segments are cut to take half a second, so only a single step that takes minutes asks for more. Arrays in memory are
-    written once to a temporary file, which all workers map; files are opened by each of them. A process that ends
-    midway is replaced, and its last segment made again, to the same bits. Cost: some seconds to start.
+    segments are cut to take half a second, so only a single step that takes minutes asks for more, or a shard in
+    `lv.shards.owned`. Arrays in memory are written once to a temporary file, which all workers map; files are opened by
+    each of them. A process that ends midway is replaced, and its last segment made again, to the same bits. Cost: some
+    seconds to start.
 
     Threads, which a run without an engine has, do as well where a step is one large operation. They wait for each other
     where it is many small ones.
@@ -114,7 +115,7 @@ class Process:
             except Empty:
                 raise Lost(
                     f"worker {self._number} (process {self._process.pid}) has not answered for {self._timeout:g} s. "
-                    f"Raise timeout= if a single step may take that long."
+                    f"Raise timeout= if a single step, or a shard in lv.shards.owned, may take that long."
                 ) from None
             if frame is not None:
                 self._pending.popleft()

@@ -221,7 +221,8 @@ class Actor:
             cpus = self._ray.cluster_resources().get("CPU", 0)
             raise Lost(
                 f"worker {self._number} has not answered for {self._timeout:g} s; the cluster has {cpus:g} CPUs. Ask "
-                f"for fewer workers if they do not start, or raise timeout= if a single step may take that long."
+                f"for fewer workers if they do not start, or raise timeout= if a single step, or a shard in "
+                f"lv.shards.owned, may take that long."
             ) from None
         except errors.RayError as error:
             raise Lost(

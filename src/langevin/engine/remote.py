@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from time import monotonic
@@ -193,6 +193,18 @@ def sending(job: Job, dumps: Callable[[Any], Any]) -> Iterator[None]:
                     f"{name} must be something that can be sent to other processes, and a part of it cannot: {error}. "
                     f"Make locks, open files, connections and generators inside its functions, or leave engine out."
                 ) from error
+        raise
+
+
+@contextmanager
+def about(shards: Sequence[int] | np.ndarray, borders: Sequence[int]) -> Iterator[None]:
+    """Says of an error whose shards it was about; the rows of shard s begin at borders[s]."""
+    try:
+        yield
+    except Exception as error:
+        first, last = int(shards[0]), int(shards[-1])
+        which = f"shard {first}" if first == last else f"shards {first} to {last}"
+        error.add_note(f"It was about {which}, rows {borders[first]} to {borders[last + 1] - 1} of the data.")
         raise
 
 

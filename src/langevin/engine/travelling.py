@@ -13,7 +13,7 @@ from langevin.data.source import ArraySource, DataSource
 from langevin.data.travel import Parcel, Reopened
 from langevin.engine.books import Checkpoint
 from langevin.engine.prepared import Prepared
-from langevin.engine.remote import Crew, RemoteRun
+from langevin.engine.remote import Crew, RemoteRun, about
 from langevin.engine.run import Run
 from langevin.engine.setup import prepare
 from langevin.engine.worker import Failed, Job, Kept, versions
@@ -101,12 +101,17 @@ class TravellingRun(RemoteRun):
             chains = np.flatnonzero(np.isin(where, shards))
             if len(chains):
                 worker.ask(([Visitor(int(where[c]), int(c), self._states[c]) for c in chains], since, goal))
-                waiting.append((worker, chains))
+                waiting.append((worker, shards, chains))
         visits, seconds = 0.0, 0.0
-        answers = [(worker.answer(), chains) for worker, chains in waiting]
-        for answer, chains in answers:
+        borders = [0, *np.cumsum(self._subsample.sizes).tolist()]
+        answers = []
+        for worker, shards, chains in waiting:
+            with about(shards, borders):
+                answers.append((worker.answer(), shards, chains))
+        for answer, shards, chains in answers:
             if isinstance(answer, Failed):
-                self._fail(answer)
+                with about(shards, borders):
+                    self._fail(answer)
             for chain, state in zip(chains, answer.states, strict=True):
                 self._states[chain] = state
             visits, seconds = visits + sum(answer.visits), max(seconds, answer.seconds)

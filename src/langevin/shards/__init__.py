@@ -1,6 +1,7 @@
 """Data in shards: what chains that travel between their owners feel, and products of what each shard says."""
 
 from langevin.shards.median import m_posterior, powered
+from langevin.shards.owners import owned
 from langevin.shards.pieces import joined, subposterior
 from langevin.shards.products import Combined, consensus, nonparametric, parametric, semiparametric
 from langevin.shards.pulls import with_drifts
@@ -11,6 +12,7 @@ __all__ = [
     "joined",
     "m_posterior",
     "nonparametric",
+    "owned",
     "parametric",
     "powered",
     "semiparametric",

@@ -1,19 +1,22 @@
 """How each shard pulls on a chain: its expected gradient, fitted by a line over the Laplace approximation."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from langevin.anchor import Anchor
-from langevin.anchor.passes import Passes
+from langevin.anchor.passes import Passes, block_size
 from langevin.anchor.roots import push
 from langevin.data.sharded import Sharded
-from langevin.data.source import DataSource
+from langevin.data.source import DataSource, as_source
 from langevin.gradients import DatumGradient
 from langevin.limits import set_up
 from langevin.precision import apart
@@ -25,6 +28,19 @@ from langevin.target import Layout, Target
 PyTree = Any
 # Apart from all streams of random numbers that data may have been simulated from.
 _STREAM = 0x50554C4C
+# Whoever has the shards of a source: what `pull_of_shard` finds in each of them, in order, or None for other data.
+Pulls = Callable[[DataSource, Any, Anchor], Iterator[Any] | None]
+_owners: ContextVar[Pulls | None] = ContextVar("owners", default=None)
+
+
+@contextmanager
+def pulled_by(owners: Pulls) -> Iterator[None]:
+    """Makes `with_drifts` inside ask the owners of the shards."""
+    token = _owners.set(owners)
+    try:
+        yield
+    finally:
+        _owners.reset(token)
 
 
 def with_drifts(
@@ -58,7 +74,11 @@ def with_drifts(
         )
     if not anchor.dense:
         raise ValueError("anchor must hold the whole curvature, got one in blocks. Long stays stay `uncorrected` here.")
-    found = [pull_of_shard(target, gradient, anchor, shard) for shard in split(data, subsample.sizes)]
+    source, owners = as_source(data), _owners.get()
+    told = None if owners is None else owners(source, gradient, anchor)
+    if told is None:
+        told = (pull_of_shard(target, shard, gradient, anchor) for shard in split(source, subsample.sizes))
+    found = list(told)
     return replace(subsample, drifts=fitted(target, gradient, anchor, subsample, found))
 
 
@@ -74,7 +94,7 @@ def points(anchor: Anchor) -> np.ndarray:
 
 
 @set_up()
-def pull_of_shard(target: Target, gradient: Any, anchor: Anchor, shard: DataSource) -> tuple[np.ndarray, np.ndarray]:
+def pull_of_shard(target: Target, shard: DataSource, gradient: Any, anchor: Anchor) -> tuple[np.ndarray, np.ndarray]:
     """The gradient's terms summed over the rows of a shard at every one of the points, (points, d); N_s times the
     sum of their squares minus the square of their sum, averaged over the points, (d, d). Cost: a pass for each point.
     """
@@ -87,15 +107,23 @@ def pull_of_shard(target: Target, gradient: Any, anchor: Anchor, shard: DataSour
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
 def _terms(target: Target, layout: Layout, gradient: Any, at: Any, batch: PyTree, seen: Any) -> Any:
     rows = jax.tree.leaves(batch)[0].shape[0]
-    counted = lax.iota(np.int32, rows) >= seen
+    size = min(block_size(target, batch), rows)
 
     def at_point(point: Any) -> Any:
         def term(datum: PyTree, kept: Any) -> Any:
             found = gradient.term(lambda theta: target.log_likelihood(theta, datum), layout.unravel(point))
             return lax.select(kept, layout.ravel(found), lax.full_like(point, 0.0))
 
-        terms = jax.vmap(term)(batch, counted)
-        return terms.sum(axis=0), terms.T @ terms
+        def add(block: Any, total: tuple) -> tuple:
+            # Small products stay on one core: no sum depends on how many there are where the shard is.
+            start = lax.min(block * size, rows - size)
+            some = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, size), batch)
+            number = start + lax.iota(start.dtype, size)
+            terms = jax.vmap(term)(some, number >= lax.max(block * size, seen))
+            return total[0] + terms.sum(axis=0), total[1] + terms.T @ terms
+
+        zero = lax.full_like(point, 0.0)
+        return lax.fori_loop(0, -(-rows // size), add, (zero, jnp.outer(zero, zero)))
 
     return lax.map(at_point, at)
 
