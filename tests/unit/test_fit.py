@@ -71,7 +71,11 @@ def test_rows_with_missing_values_are_refused_or_dropped_and_counted():
         ("weight ~ x", {}, "got 'weight'. Columns are 'x'"),
         ("y ~ x +* year", {}, "formula must"),
         ("y x", {}, 'formula must be "response ~ predictors"'),
-        ("y ~ x + (1 | town) + (1 | colour)", {}, "one grouping at most"),
+        ("y ~ x + (1 | town) + (1 | colour)", {"groups": "integrate"}, "crossed effects do not factorise"),
+        ("y ~ x + (1 | town) + (0 + x | town)", {}, "one term for each grouping, got 2 for 'town'. Write all"),
+        ("y ~ x + (1 | town:colour) + (1 | colour:town)", {}, "got 2 for 'town:colour'"),
+        ("y ~ x + (1 | town:)", {}, "as (1 | school), (1 | school:class)"),
+        ("y ~ x + (1 | town) + (1 + x | x:year)", {}, "got 4 of town and 800 of x:year. Keep 'x:year' alone"),
         ("y ~ x + I(2 * x)", {}, "combination of the ones before"),
         ("y ~ I(x - np.mean(x))", {}, "'I(x - np.mean(x))' depends on the others. Use center"),
         ("y ~ np.cumsum(x)", {}, "a row of each row alone"),
@@ -229,7 +233,7 @@ def test_groups_are_integrated_out_in_the_joint_density():
     assert model.names[2:] == ("log sd(Intercept | town)", "log sd(x | town)", "atanh cor(x, Intercept | town)")
     assert [np.size(part) for part in theta.values()] == [2, 2, 1]
     rows = {**model.rows(x[:3], z[:3], np.zeros(3)), "y": np.ones(3), "weight": np.ones(3), "mask": np.ones(3, bool)}
-    effect = model.effects(theta, jnp.array([1.0, -1.0]))
+    effect = model.new_effects(theta, jnp.array([1.0, -1.0]))
     one = sum(
         FAMILIES["bernoulli"].log_density(x[k] @ np.asarray(theta["coefficients"]) + z[k] @ np.asarray(effect), 1.0, {})
         for k in range(3)

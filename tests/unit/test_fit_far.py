@@ -100,7 +100,7 @@ def test_origins_are_for_far_columns_beside_an_intercept():
     # sd(t) is about 1000, so the zero is a multiple of 1000 (of 100 were it below).
     assert design("y ~ t + year + x", table).fixed.origins == {"t": round(table.t.mean(), -3)}
     found = design("y ~ 0 + t + (0 + t | g)", table)
-    assert not found.fixed.origins and not found.varying.origins
+    assert not found.fixed.origins and not found.groupings[0].terms.origins
     mixed = prepared(question("y ~ t + (1 + t | g)"), table).model
     at = f"Intercept (t = {round(table.t.mean(), -3):.0f})"
     assert mixed.names[0] == at and f"log sd({at} | g)" in mixed.names

@@ -27,7 +27,7 @@ def test_the_density_is_that_of_rows_and_effects():
     effects = np.array([[-1.0, 0.1], [0.2, -0.3], [1.5, 0.2]])
     theta = {
         "coefficients": jnp.array([0.1, 0.9]), "log sigma": jnp.float32(-0.5), "log_sd": jnp.array([0.3, -0.4]),
-        "partial": jnp.array([0.4]), "effects": jnp.asarray(effects, jnp.float32),
+        "partial": jnp.array([0.4]), "effects": {"town": jnp.asarray(effects, jnp.float32)},
     }  # fmt: skip
     assert model.names[-2:] == ("Intercept [town c]", "x [town c]") and set(theta) == set(ready.theta_0)
     row = {name: array[7] for name, array in ready.data.items()}
@@ -37,7 +37,7 @@ def test_the_density_is_that_of_rows_and_effects():
     assert_allclose(float(model.log_likelihood(theta, row)), expected, rtol=1e-4)
     root = np.asarray(lv.covariance_root(theta["log_sd"], theta["partial"]), float)
     law = stats.multivariate_normal(np.zeros(2), root @ root.T)
-    zero = {**theta, "effects": jnp.zeros((3, 2))}
+    zero = {**theta, "effects": {"town": jnp.zeros((3, 2))}}
     found = float(model.log_prior(theta) - model.log_prior(zero))
     assert_allclose(found, law.logpdf(effects).sum() - 3 * law.logpdf(np.zeros(2)), rtol=1e-4)
     # The scale of the effects counts too: twice the sd costs log 2 for each of three groups and the prior's share.
@@ -67,5 +67,5 @@ def test_both_ways_agree_and_predictions_know_the_groups(tmp_path):
 
 
 def test_groups_are_integrated_or_sampled():
-    with pytest.raises(ValueError, match="groups must be 'integrate' or 'sample', got 'both'"):
+    with pytest.raises(ValueError, match="groups must be 'integrate', 'sample' or None, got 'both'"):
         lv.fit(TABLE, "y ~ x + (1 | town)", groups="both")

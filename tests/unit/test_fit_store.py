@@ -1,13 +1,13 @@
 """Saved fits: they predict the same to the bit, go on with their data, and nothing in a file is ever run."""
 
 import json
-from types import SimpleNamespace
+import shutil
 
 import numpy as np
 import pytest
 
 import langevin as lv
-from langevin.regression.fitting import Fit
+from langevin.regression.fitting import Fit, resume_fit
 from langevin.regression.preparing import prepared
 from langevin.regression.reading import Question
 from langevin.regression.store import packed, unpacked
@@ -84,7 +84,7 @@ def test_new_data_of_another_kind_are_refused():
     [
         "{__import__('os').getpid() * x}", "{open('secret').read()}", "{x.to_csv('stolen.csv')}", "np.save('f', x)",
         "{(lambda t: t)(x)}", "{[c for c in x]}", "{x.__class__}", "np.fromfile('f')", "{contr.__init__.__globals__}",
-        "{np.add.__call__(x, x)}", "I(x).apply(print)", "{(x := w)}",
+        "{np.add.__call__(x, x)}", "I(x).apply(print)", "{(x := w)}", "(1 + {x.__class__} | colour)",
     ],
 )  # fmt: skip
 def test_a_formula_of_a_file_that_could_run_code_is_refused(term):
@@ -93,6 +93,19 @@ def test_a_formula_of_a_file_that_could_run_code_is_refused(term):
     stored["asked"]["formula"] = f"y ~ x + {term}"
     with pytest.raises(ValueError, match=r"could run code|readable|without inner brackets"):
         unpacked(stored)
+
+
+def test_a_forged_fit_runs_no_code_where_it_is_resumed(folder, tmp_path):
+    forged, mark = shutil.copytree(folder / "run", tmp_path / "run"), tmp_path / "touched"
+    (forged / "run-before.json").unlink(missing_ok=True)
+    record = json.loads((forged / "run.json").read_text())
+    del record["digest"]
+    record["found"]["fit"]["asked"]["formula"] += f" + I(__import__('pathlib').Path({str(mark)!r}).touch() or x)"
+    (forged / "run.json").write_text(json.dumps({**record, "digest": _digest(record)}))
+    for act in (lambda: resume_fit(forged), lambda: lv.load(forged), lambda: lv.load(forged, data=TABLE)):
+        with pytest.raises(ValueError, match="could run code"):
+            act()
+    assert not mark.exists()
 
 
 @pytest.fixture(scope="module")
@@ -171,15 +184,6 @@ def test_the_command_writes_a_report(folder):
     assert "Predictive check" in (folder / "run" / "report.html").read_text()
     assert isinstance(lv.load(folder / "run"), Fit)
     assert invoke("report", folder / "nothing").exit_code == 2
-
-
-def test_predictions_of_levels_have_a_column_for_each():
-    from langevin.cli.fits import _columns
-
-    fit = SimpleNamespace(model=SimpleNamespace(levels=("low", "high")))
-    assert list(_columns(fit, {"mean": np.ones((3, 2)), "upper": np.ones((3, 2))})) == [
-        "mean [low]", "mean [high]", "upper [low]", "upper [high]",
-    ]  # fmt: skip
 
 
 def test_the_command_resumes_and_refuses_another_call(folder):

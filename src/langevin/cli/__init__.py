@@ -126,12 +126,10 @@ def compare(
     """
     try:
         from langevin.compare import command
-        from langevin.compare.samplers import SAMPLERS
-        from langevin.compare.targets import TARGETS
 
         names = [] if samplers is None else [name.strip() for name in samplers.split(",")]
-        asked = check_names([] if targets is None else targets, TARGETS, "TARGET", "compare")
-        chosen = check_names(names, SAMPLERS, "--samplers", "compare")
+        asked = check_names([] if targets is None else targets, command.ALL_TARGETS, "TARGET", "compare")
+        chosen = check_names(names, command.ALL_SAMPLERS, "--samplers", "compare")
         if list_:
             command.print_list(Console())
             return

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -39,9 +39,12 @@ def fit(
     trials: Annotated[str | None, typer.Option(help="A column, for the binomial family.")] = None,
     levels: Annotated[str | None, typer.Option(help="Of the response, in order: low,medium,high.")] = None,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave incomplete rows out.")] = False,
-    groups: Annotated[str, typer.Option(help="integrate their effects out, or sample those of a few large ones.")] = (
-        "integrate"
-    ),
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            help="integrate their effects out, or sample those of a few large ones; several groupings always are."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Folder for summary.csv and the run, which goes on there after a crash.")
@@ -110,15 +113,13 @@ def predict(
         if out is not None and out.suffix not in (".csv", ".parquet"):
             raise ValueError(f"--out must end in .csv or .parquet, got {out}.")
         found = _loaded(run)
-        table = _columns(found, found.predict(data, level=level, draws=draws, seed=seed))
-        if out is None:
-            print(table.head(_SHOWN).to_string())
-            if len(table) > _SHOWN:
-                print(f"... and {len(table) - _SHOWN:,} more rows: give --out FILE.csv")
-        elif out.suffix == ".csv":
-            table.to_csv(out, index=False)
+        if out is not None:
+            found.predict_to(out, data, level=level, draws=draws, seed=seed)
         else:
-            table.to_parquet(out, index=False)
+            predicted = found.predictions(data, None, None, level, draws, seed)
+            print(predicted.head(_SHOWN).to_string())
+            if predicted.new.count > _SHOWN:
+                print(f"... and {predicted.new.count - _SHOWN:,} more rows: give --out FILE.csv")
     if found.forgets_groups:
         said = "Rows are predicted as of groups that were not seen: langevin fit --groups sample knows those that were."
         Console(stderr=True).print(said, soft_wrap=True)
@@ -205,17 +206,3 @@ def _loaded(run: Path) -> "Fit":
     if not isinstance(found, Fit):
         raise ValueError(f"RUN must be the folder of a fit, got {run}, a run of lv.sample.")
     return found
-
-
-def _columns(found: "Fit", predicted: dict[str, Any]) -> Any:
-    """Predictions as a data frame; a response with levels has a column for each."""
-    import pandas
-
-    levels = found.model.levels
-    columns = {}
-    for name, values in predicted.items():
-        if values.ndim == 1:
-            columns[name] = values
-        else:
-            columns.update({f"{name} [{level}]": values[:, k] for k, level in enumerate(levels)})
-    return pandas.DataFrame(columns)

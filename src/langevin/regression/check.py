@@ -83,7 +83,7 @@ def _expected(fit: "Fit", theta: Any, rows: dict[str, Array], rng: np.random.Gen
     effects = rng.standard_normal((_DRAWS, len(rows["mask"]), rows["z"].shape[-1])).astype(np.float32)
 
     def one(draw: Any, z: Any) -> Any:
-        by_group = jax.vmap(lambda group, own: model.predictor(draw, group, model.effects(draw, own)))
+        by_group = jax.vmap(lambda group, own: model.predictor(draw, group, model.new_effects(draw, own)))
         return model.family.mean(by_group({name: rows[name] for name in ("x", "z", "offset")}, z), draw)
 
     return np.asarray(jax.vmap(one)(theta, effects), float)

@@ -32,7 +32,7 @@ def complete(
 
     `where` and `first` tell where the rows come from, for the message.
     """
-    refuse_stray(table, formula)
+    refuse_stray(table, formula, where, first)
     used = list(dict.fromkeys([*used_columns(table.columns, formula), *more]))
     missing = table[used].isna()
     bad = missing.any(axis=1).to_numpy()
@@ -100,8 +100,8 @@ def _plain(values: Any) -> Any:
     return values
 
 
-def refuse_stray(table: Table, formula: str) -> None:
-    """Raises on predictors that are neither numbers nor levels: a word among numbers, dates.
+def refuse_stray(table: Table, formula: str, where: str = "", first: int = 0) -> None:
+    """Raises on predictors that are neither numbers nor levels: a word among numbers, dates; see `complete`.
 
     A word makes a whole column text, and every number in it a level of its own.
     """
@@ -123,6 +123,7 @@ def refuse_stray(table: Table, formula: str) -> None:
         if 0 < words.sum() < 0.5 * values.notna().sum():
             row = int(np.argmax(words))
             raise ValueError(
-                f"{name!r} must hold numbers, got {values.iloc[row]!r} in row {row} (text in {int(words.sum())} of "
-                f"{len(table)} rows). Mend or leave out such rows, or write C({name}) where numbers are names."
+                f"{name!r} must hold numbers, got {values.iloc[row]!r} in row {first + row}{where} (text in "
+                f"{int(words.sum())} of {len(table)} rows). Mend or leave out such rows, or write C({name}) where "
+                f"numbers are names."
             )

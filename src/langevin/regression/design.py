@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from langevin.regression.columns import GROUP_TERM, plain, refuse_stray, used_columns
+from langevin.regression.groupings import columns_there, group_labels, written_groupings
 from langevin.regression.tables import first_line
 
 Table = Any
@@ -67,18 +68,35 @@ class Terms:
 
 
 @dataclass(frozen=True, eq=False)
+class Grouping:
+    """Groups are what the values of some columns say together; `terms` are the effects that vary between them."""
+
+    columns: tuple[str, ...]
+    terms: Terms
+
+    @property
+    def name(self) -> str:
+        """What to call it: "school", "school:class"."""
+        return ":".join(self.columns)
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """What to call the effects."""
+        return tuple(self.terms.at(name) for name in self.terms.columns)
+
+
+@dataclass(frozen=True, eq=False)
 class Design:
     """A formula with what it learnt from the data: levels, transforms, names of the columns.
 
-    `response` is the name on the left, `group` the column of the groups or None. `level` tells whether an intercept is
-    among the coefficients: it codes the levels either way.
+    `response` is the name on the left. `level` tells whether an intercept is among the coefficients: it codes the
+    levels either way.
     """
 
     formula: str
     response: str
     fixed: Terms
-    varying: Terms | None
-    group: str | None
+    groupings: tuple[Grouping, ...]
     level: bool = True
 
     @property
@@ -87,39 +105,39 @@ class Design:
         return [name for name in self.fixed.columns if self.level or name != "Intercept"]
 
     @property
-    def varying_names(self) -> list[str]:
-        """Names of the effects that vary between groups."""
-        return [] if self.varying is None else list(self.varying.columns)
-
-    @property
     def intercept(self) -> int | None:
         """Place of the intercept among the coefficients."""
         return self.names.index("Intercept") if "Intercept" in self.names else None
 
-    def groups_of(self, table: Table) -> Any:
-        """The column of groups."""
-        if self.group not in table.columns:
-            raise ValueError(f"data must have the column of groups {self.group!r}. {_there(table)}")
-        return table[self.group]
+    def labels(self, table: Table) -> tuple[np.ndarray, ...]:
+        """The groups of each row, for each grouping."""
+        return tuple(group_labels(table, one.columns) for one in self.groupings)
 
     def matrices(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of the coefficients and of the varying effects, float64, for any table with the formula's columns."""
+        """Rows of the coefficients and of all varying effects, float64, for any table with the formula's columns."""
         refuse_stray(table, self.formula)
         table = plain(table, used_columns(table.columns, self.formula))
+        varying = [one.terms.rows(table, one.terms.columns, self.formula) for one in self.groupings]
         fixed = self.fixed.rows(table, self.names, self.formula)
-        if self.varying is None:
-            return fixed, np.zeros((len(table), 0))
-        return fixed, self.varying.rows(table, self.varying_names, self.formula)
+        return fixed, np.concatenate([np.zeros((len(table), 0)), *varying], axis=1)
 
 
 @dataclass(frozen=True)
 class Sides:
-    """What a formula says, before any data: the response, the group, and its terms as formulaic reads them."""
+    """What a formula says, before any data: the response, its terms as formulaic reads them, and the groupings.
+
+    `varying` has the terms of each grouping, `groupings` its columns.
+    """
 
     response: str
     fixed: Any
-    varying: Any
-    group: str | None
+    varying: tuple[Any, ...]
+    groupings: tuple[tuple[str, ...], ...]
+
+    @property
+    def group_columns(self) -> list[str]:
+        """Columns that make groups."""
+        return list(dict.fromkeys(name for columns in self.groupings for name in columns))
 
 
 def sides(formula: str) -> Sides:
@@ -132,12 +150,7 @@ def sides(formula: str) -> Sides:
     left, _, right = formula.partition("~")
     if formula.count("~") != 1 or not left.strip() or not right.strip():
         raise ValueError(f'formula must be "response ~ predictors", got {formula!r}. Try "y ~ x1 + C(x2)".')
-    terms = GROUP_TERM.findall(right)
-    if len(terms) > 1:
-        raise ValueError(
-            f"formula must have one grouping at most, got {len(terms)}: crossed and nested groupings do not factorise "
-            f"into groups. Keep the one with the most levels and give the other as C(...), or write it for lv.sample."
-        )
+    groupings = written_groupings(right)
     if used_columns([left.strip().strip("`")], right):
         raise ValueError(f"formula must have the response on the left alone, got {formula!r}. Drop it on the right.")
     fixed = GROUP_TERM.sub("", right).strip() or "1"
@@ -148,16 +161,16 @@ def sides(formula: str) -> Sides:
             f"where levels vary make 0/1 columns of them, and write (1 + red | town)."
         )
     try:
-        read = [None if text is None else Formula(text) for text in (fixed, terms[0][0] if terms else None)]
+        read, *varying = [Formula(text) for text in (fixed, *(one.effects for one in groupings))]
     except (FormulaicError, SyntaxError) as error:
         raise ValueError(f"formula must be readable, got {formula!r}: {first_line(error)}") from error
-    return Sides(left.strip().strip("`"), read[0], read[1], terms[0][1].strip() if terms else None)
+    return Sides(left.strip().strip("`"), read, tuple(varying), tuple(one.columns for one in groupings))
 
 
 def learning(said: Sides) -> list[str]:
     """Those parts of a formula that learn from numbers, such as center(x)."""
-    written = [side for side in (said.fixed, said.varying) if side is not None]
-    parts = dict.fromkeys(one.expr for side in written for term in side for one in term.factors)
+    written = [term for side in (said.fixed, *said.varying) for term in side]
+    parts = dict.fromkeys(one.expr for term in written for one in term.factors)
     return [part for part in parts if _LEARNS.search(part)]
 
 
@@ -167,11 +180,11 @@ def design(formula: str, table: Table, level: bool = True, whole: Table | None =
     Where the table is a sample, `whole` has all rows of the columns from which transforms learn.
     """
     said = sides(formula)
-    for column in [said.response, *([said.group] if said.group else [])]:
+    for column in [said.response, *said.group_columns]:
         if column not in table.columns:
             raise ValueError(
-                f"formula must name columns of the data, got {column!r}. {_there(table)} A transformed response is a "
-                f"column to make first."
+                f"formula must name columns of the data, got {column!r}. {columns_there(table)} A transformed "
+                f"response is a column to make first."
             )
     states: Mapping[str, Any] = {}
     if whole is not None:
@@ -179,8 +192,9 @@ def design(formula: str, table: Table, level: bool = True, whole: Table | None =
 
         states = _built(Formula(["0", *learning(said)]), whole, formula).model_spec.transform_state
     fixed = Terms.learnt(said.fixed, table, formula, states)
-    varying = None if said.varying is None else Terms.learnt(said.varying, table, formula, states)
-    return Design(formula, said.response, fixed, varying, said.group, level)
+    learnt = (Terms.learnt(terms, table, formula, states) for terms in said.varying)
+    groupings = tuple(map(Grouping, said.groupings, learnt))
+    return Design(formula, said.response, fixed, groupings, level)
 
 
 def _origin(values: np.ndarray) -> float:
@@ -216,22 +230,22 @@ def _built(spec: Any, table: Table, formula: str, learnt: bool = False) -> Any:
             raise ValueError(
                 f"data must be complete, got missing values in {empty[1]!r}. Impute them, or leave these rows out."
             ) from error
-        other = re.search(r"`(.*?)` has generated too", str(cause))
+        other = re.search(r"`(.*?)` has generated (?:too|columns)", str(cause))
         if other:
             _refuse_kinds(table, other[1], error)
         lost = re.search(r"`(.*?)` is not present|name '(.*?)' is not defined", str(cause))
         if lost and learnt:
             raise ValueError(
                 f"data must have the columns that were fitted, got a table without {lost[1] or lost[2]!r}. "
-                f"{_there(table)} Add it."
+                f"{columns_there(table)} Add it."
             ) from error
         if lost:
             raise ValueError(
                 f"formula must be made of columns of the data and functions of formulaic, got {formula!r}, where "
-                f"{lost[1] or lost[2]!r} is neither. {_there(table)}"
+                f"{lost[1] or lost[2]!r} is neither. {columns_there(table)}"
             ) from error
         raise ValueError(
-            f"formula must fit the data, got {formula!r}: {first_line(cause)} {_there(table)} Text becomes a "
+            f"formula must fit the data, got {formula!r}: {first_line(cause)} {columns_there(table)} Text becomes a "
             f"predictor by C(...)."
         ) from error
     names = list(matrix.columns)
@@ -251,8 +265,3 @@ def _refuse_kinds(table: Table, column: str, error: Exception | None = None) -> 
         f"data must have columns of the kinds that were fitted, got {kinds[0]} in {(own or [column])[0]!r}, which "
         f"held {kinds[1]} then. Convert it, as by astype."
     ) from error
-
-
-def _there(table: Table) -> str:
-    names = ", ".join(repr(str(name)) for name in table.columns[:12])
-    return f"Columns are {names}{', ...' if len(table.columns) > 12 else ''}."

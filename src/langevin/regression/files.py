@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from langevin.data.columns import MANIFEST, Manifest
+from langevin.data.columns import MANIFEST, DataChanged, Manifest
 from langevin.data.prefetch import FROM_BYTES
 from langevin.data.tables import Batch, Promoted, Table, open_table
 
@@ -31,7 +31,7 @@ class Frames:
 
     `floats` are columns of a CSV file that only look like integers at first.
     `parts` tells for each column in which of the table's own it lies and at which place, None where it is one of its
-    own; `levels` what the codes of an imported folder stand for.
+    own; `levels` what the codes of an imported folder stand for; `opened` size and time of each file.
     """
 
     table: Table
@@ -39,6 +39,7 @@ class Frames:
     floats: tuple[str, ...]
     parts: dict[str, tuple[str, int | None]]
     levels: dict[str, tuple[str, ...]]
+    opened: dict[Path, tuple[int, int]]
 
     @property
     def columns(self) -> list[str]:
@@ -68,7 +69,13 @@ class Frames:
                 elif name in self.levels:
                     values = pandas.Categorical.from_codes(values, self.levels[name])
                 columns[name] = values
+            self._check(batch.file)
             yield Piece(pandas.DataFrame(columns), batch.file, batch.first, batch.read)
+
+    def _check(self, file: Path) -> None:
+        """Raises where a file is not what it was at the beginning: readings of it would not be of the same rows."""
+        if file in self.opened and _state(file) != self.opened[file]:
+            raise DataChanged(f"data: {file} was changed while it was being read. Start again when it is whole.")
 
     def through(self, work: Callable[["Frames"], Value]) -> Value:
         """What some work on the table gives; anew where integers of a CSV file turn out to be other numbers."""
@@ -135,7 +142,12 @@ def _frames(paths: tuple[Path, ...], floats: tuple[str, ...]) -> Frames:
             parts[one] = (name, None if width is None else k)
         if column is not None and column.levels is not None:
             levels[names[0]] = column.levels
-    return Frames(table, paths, floats, parts, levels)
+    return Frames(table, paths, floats, parts, levels, {file: _state(file) for file in table.files})
+
+
+def _state(file: Path) -> tuple[int, int]:
+    found = file.stat()
+    return found.st_size, found.st_mtime_ns
 
 
 def large_table(data: Any) -> Frames | None:

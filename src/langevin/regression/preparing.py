@@ -9,10 +9,18 @@ from langevin.regression.columns import GROUP_TERM, complete, occurring, used_co
 from langevin.regression.design import design
 from langevin.regression.families import FAMILIES
 from langevin.regression.files import large_table
-from langevin.regression.model import Model, check_effects, check_numbers, places
-from langevin.regression.reading import Prepared, Question, Reader, check_response, column, levels_of, names_of_columns
+from langevin.regression.model import Model, check_effects, check_numbers, check_sampled
+from langevin.regression.reading import (
+    Prepared,
+    Question,
+    Reader,
+    check_response,
+    column,
+    levels_of,
+    names_of_columns,
+    samples_groups,
+)
 from langevin.regression.streamed import streamed
-from langevin.regression.summary import Summary
 from langevin.regression.tables import as_table
 
 
@@ -24,8 +32,8 @@ def prepared(asked: Question, data: Any) -> Prepared:
         raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {asked.family!r}.")
     if asked.missing not in ("refuse", "drop"):
         raise ValueError(f"missing must be 'refuse' or 'drop', got {asked.missing!r}.")
-    if asked.groups not in ("integrate", "sample"):
-        raise ValueError(f"groups must be 'integrate' or 'sample', got {asked.groups!r}.")
+    if asked.groups not in (None, "integrate", "sample"):
+        raise ValueError(f"groups must be 'integrate', 'sample' or None, got {asked.groups!r}.")
     _refuse_idle(asked)
     large = large_table(data)
     return _in_memory(asked, data) if large is None else streamed(asked, large)
@@ -66,18 +74,20 @@ def _in_memory(asked: Question, data: Any) -> Prepared:
     found = design(asked.formula, table, level=family.name != "ordinal")
     check_effects(found, family)
     levels = levels_of(table[found.response], family, found.response, asked.levels)
-    x, z, y, answer, offset, weight, labels = Reader(found, family, levels, named).numbers(table)
+    reader = Reader(found, family, levels, named)
+    numbers = reader.numbers(table)
+    y, answer, labels = numbers.y, numbers.answer, numbers.labels
     check_response(y if answer.ndim == 1 else answer[:, 0], family, found.response, levels)
-    sampled = () if labels is None or asked.groups == "integrate" else tuple(np.unique(labels).tolist())
-    codes = places(sampled, labels) if sampled and labels is not None else None
-    seen = Summary.of(x, z, y, offset, codes, len(sampled))
+    samples = samples_groups(asked, found.groupings)
+    sampled = tuple(tuple(np.unique(own).tolist()) for own in labels if samples)
+    check_sampled(found, sampled)
+    seen, codes = reader.summed(numbers, sampled)
     check_numbers(found, family, seen)
     model = Model.of(found, family, seen, levels, asked.priors, sampled)
-    rows: Any = {**model.rows(x, z, offset), "y": answer, "weight": weight}
-    if codes is not None:
-        rows["group"] = codes
-    elif labels is not None:
-        rows = groups(rows, by=labels)
-    else:
+    rows: Any = model.rows(numbers.x, numbers.z, numbers.offset)
+    rows = {**rows, "y": answer, "weight": numbers.weight, **codes}
+    if not labels:
         del rows["z"]
+    elif not sampled:
+        rows = groups(rows, by=labels[0])
     return Prepared(model, model.target, rows, model.theta_0(seen), dropped, named["offset"], named["trials"])

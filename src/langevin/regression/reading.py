@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from langevin.regression.design import Design
+from langevin.regression.effects import numbers_of
 from langevin.regression.families import Family
 from langevin.regression.model import Model
+from langevin.regression.summary import GroupSums, Summary
 from langevin.target import Target
 
 Table = Any
@@ -27,7 +29,7 @@ class Question:
     trials: Any
     levels: tuple[Any, ...] | None
     missing: str
-    groups: str
+    groups: str | None
     source: str | None
 
 
@@ -46,7 +48,7 @@ class Prepared:
 
 class Numbers(NamedTuple):
     """Some rows: of coefficients and varying effects, the response as a model's centre and as its likelihood has it,
-    offset, weight, and the labels of the groups."""
+    offset, weight, and the labels of the groups, for each grouping."""
 
     x: Floats
     z: Floats
@@ -54,7 +56,7 @@ class Numbers(NamedTuple):
     answer: Floats
     offset: Floats
     weight: Floats
-    labels: Floats | None
+    labels: tuple[Floats, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +87,18 @@ class Reader:
         weight = column(table, self.named["weights"], "weights", 1.0).astype(np.float32)
         if np.any(weight < 0):
             raise ValueError(f"weights must be 0 or more, got {weight.min():g}. Leave rows out that do not count.")
-        labels = None if self.design.group is None else group_labels(table[self.design.group])
         answer = answer.astype(np.int32 if self.family.levels else np.float32)
-        return Numbers(x, z, y, answer, offset, weight, labels)
+        return Numbers(x, z, y, answer, offset, weight, self.design.labels(table))
+
+    def summed(self, rows: Numbers, groups: tuple[tuple[Any, ...], ...]) -> tuple[Summary, dict[str, Floats]]:
+        """What a model has to know of the rows, and their column of group numbers where groups are sampled."""
+        if not groups:
+            return Summary.of(rows.x, rows.z, rows.y, rows.offset), {}
+        numbers = numbers_of(groups, rows.labels)
+        ends = np.cumsum([len(one.effects) for one in self.design.groupings])[:-1]
+        parts = zip(np.split(rows.z, ends, axis=1), numbers.T, groups, strict=True)
+        sums = tuple(GroupSums.of(rows, z, own, len(labels)) for z, own, labels in parts)
+        return Summary.of(rows.x, rows.z, rows.y, rows.offset, sums), {"group": numbers}
 
     def _check_trials(self, table: Table, y: Floats, total: Floats) -> None:
         for k in np.flatnonzero((total < 1) | (total != np.round(total)))[:1]:
@@ -108,10 +119,15 @@ def names_of_columns(asked: Question) -> dict[str, str | None]:
     return {name: one if one is None or isinstance(one, str) else f"({name})" for name, one in given.items()}
 
 
-def group_labels(values: Any) -> np.ndarray:
-    """A column of groups as numbers or text."""
-    array = np.asarray(values)
-    return array if array.dtype.kind in "biuf" else array.astype(str)
+def samples_groups(asked: Question, groupings: Sequence[Any]) -> bool:
+    """Whether effects of groups are parameters: where that is asked for, and where groupings are several."""
+    if len(groupings) > 1 and asked.groups == "integrate":
+        raise ValueError(
+            f"groups must be 'sample', or left out, for several groupings, got 'integrate' with {asked.formula!r}: "
+            f"crossed effects do not factorise over groups, so that they cannot be integrated out group by group. "
+            f"Leave it out to have them sampled, or keep one grouping and give the others as C(...)."
+        )
+    return bool(groupings) and (len(groupings) > 1 or asked.groups == "sample")
 
 
 def column(table: Table, given: Any, name: str, default: float, finite: bool = True) -> np.ndarray:

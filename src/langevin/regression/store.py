@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from langevin.regression.design import Design, Terms, sides
+from langevin.regression.design import Design, Grouping, Terms, sides
 from langevin.regression.families import FAMILIES
 from langevin.regression.model import Model
 from langevin.regression.priors import Prior, read
@@ -54,7 +54,7 @@ def packed(fitted: Fitted, asked: Question) -> dict[str, Any]:
     return {
         "asked": {**vars(asked), "priors": given, **own},
         "fixed": _packed_terms(design.fixed),
-        "varying": None if design.varying is None else _packed_terms(design.varying),
+        "varying": tuple(_packed_terms(one.terms) for one in design.groupings),
         "level": design.level,
         "priors": {name: _law(prior) for name, prior in model.priors.items()},
         "centre": model.centre,
@@ -62,6 +62,7 @@ def packed(fitted: Fitted, asked: Question) -> dict[str, Any]:
         "spreads": model.spreads,
         "levels": tuple(_item(level) for level in model.levels),
         "groups": model.groups,
+        "information": model.information,
         "dropped": fitted.dropped,
         "offset": fitted.offset,
         "trials": fitted.trials,
@@ -73,16 +74,21 @@ def unpacked(stored: Mapping[str, Any]) -> tuple[Model, Question, int, str | Non
     asked = question(stored)
     said = sides(asked.formula)
     fixed = _made_terms(said.fixed, stored["fixed"])
-    varying = None if said.varying is None else _made_terms(said.varying, stored["varying"])
-    design = Design(asked.formula, said.response, fixed, varying, said.group, stored["level"])
-    parts = (stored[name] for name in ("centre", "unit", "spreads", "levels", "groups"))
+    terms = map(_made_terms, said.varying, stored["varying"])
+    groupings = tuple(map(Grouping, said.groupings, terms))
+    design = Design(asked.formula, said.response, fixed, groupings, stored["level"])
+    parts = (stored[name] for name in ("centre", "unit", "spreads", "levels", "groups", "information"))
     model = Model(design, FAMILIES[asked.family], _laws(stored["priors"]), *parts)
     return model, asked, stored["dropped"], stored["offset"], stored["trials"]
 
 
 def question(stored: Mapping[str, Any]) -> Question:
-    """What was asked."""
-    return Question(**{**stored["asked"], "priors": _laws(stored["asked"]["priors"])})
+    """What was asked; raises on a formula that could run code."""
+    asked = Question(**{**stored["asked"], "priors": _laws(stored["asked"]["priors"])})
+    said = sides(asked.formula)
+    for written in (said.fixed, *said.varying):
+        _check_plain(written)
+    return asked
 
 
 def save_fit(session: Session, fitted: Fitted, asked: Question, path: Path) -> None:
@@ -144,7 +150,6 @@ def _made_terms(written: Any, stored: Mapping[str, Any]) -> Terms:
     from formulaic import ModelSpec
     from formulaic.parser.types import Factor
 
-    _check_plain(written)
     levels = {
         expression: (Factor.Kind.CATEGORICAL, {"categories": list(found)})
         for expression, found in _mapping(stored["levels"]).items()
@@ -183,7 +188,8 @@ def _check_plain(written: Any) -> None:
         if not nodes or not all(_harmless(node, TRANSFORMS) for node in nodes):
             raise ValueError(
                 f"a saved formula must be made of columns, arithmetic and formulaic's transforms, got {expression!r}, "
-                f"which could run code. Fit anew with such a column in the data."
+                f"which could run code. Fit anew with such a column in the data; a call of lv.fit goes on where it is "
+                f"repeated."
             )
 
 

@@ -21,19 +21,20 @@ from numpy.lib.format import open_memmap
 from langevin.data.files import FileSource, open_data
 from langevin.limits import checkpoint, set_up
 from langevin.mixed.groups import Groups
-from langevin.regression.columns import complete, used_columns, weighing
+from langevin.regression.columns import GROUP_TERM, complete, used_columns, weighing
 from langevin.regression.design import design, learning, sides
 from langevin.regression.families import FAMILIES
 from langevin.regression.files import Frames, Piece
-from langevin.regression.model import Model, check_effects, check_numbers, middle, places
+from langevin.regression.groupings import group_labels
+from langevin.regression.model import Model, check_effects, check_numbers, check_sampled, middle
 from langevin.regression.reading import (
     Prepared,
     Question,
     Reader,
     check_response,
-    group_labels,
     levels_of,
     names_of_columns,
+    samples_groups,
 )
 from langevin.regression.summary import Summary
 
@@ -52,14 +53,14 @@ class MappedGroups(FileSource, Groups):
 
 @dataclass
 class _Counted:
-    """What the first reading finds: rows that count, rows left out, rows of each group, levels, and a sample.
+    """What the first reading finds: rows that count, rows left out, levels, a sample, and by grouping rows of groups.
 
     `whole` has all rows of the columns from which transforms learn.
     """
 
     rows: int = 0
     dropped: int = 0
-    groups: dict[Any, int] = field(default_factory=dict)
+    groups: list[dict[Any, int]] = field(default_factory=list)
     levels: dict[str, dict[Any, None]] = field(default_factory=dict)
     # Categories as the files declare them, None where they do not agree.
     declared: dict[str, Any] = field(default_factory=dict)
@@ -84,14 +85,16 @@ class _Work:
         self.named = names_of_columns(asked)
         self._extra = tuple(name for name in self.named.values() if name is not None)
         self.said = sides(asked.formula)
-        wanted = [self.said.response, *([self.said.group] if self.said.group else []), *self._extra]
+        wanted = [self.said.response, *self.said.group_columns, *self._extra]
         lost = [name for name in wanted if name not in frames.columns]
         if lost:
             listed = ", ".join(map(repr, frames.columns[:12]))
             raise ValueError(f"formula must name columns of the data, got {lost[0]!r}. Columns are {listed}.")
         self._used = list(dict.fromkeys([*used_columns(frames.columns, asked.formula), *wanted]))
+        predictors = GROUP_TERM.sub(r"+ \1 ", asked.formula)
+        self._groups_alone = set(self.said.group_columns) - set(used_columns(frames.columns, predictors))
         self._learns = used_columns(frames.columns, " ".join(learning(self.said)))
-        self.counted = _Counted()
+        self.counted = _Counted(groups=[{} for _ in self.said.groupings])
 
     def done(self) -> Prepared:
         """Both readings."""
@@ -103,16 +106,17 @@ class _Work:
         levels = levels_of(sample[found.response], self.family, found.response, self.asked.levels)
         reader = Reader(found, self.family, levels, self.named)
         centre = middle(found, self.family, found.matrices(sample)[0].mean(axis=0))
-        labels = np.array(sorted(self.counted.groups))
-        sampled = tuple(labels.tolist()) if found.group is not None and self.asked.groups == "sample" else ()
-        store = _Store(self.frames.paths[0], self.counted, labels if found.group is not None and not sampled else None)
+        labels = [sorted(sizes) for sizes in self.counted.groups]
+        sampled = tuple(map(tuple, labels)) if samples_groups(self.asked, labels) else ()
+        check_sampled(found, sampled)
+        padded = self.counted.groups[0] if labels and not sampled else None
+        store = _Store(self.frames.paths[0], self.counted.rows, padded)
         seen = self._write(reader, centre, sampled, store)
         check_numbers(found, self.family, seen)
         model = Model.of(found, self.family, seen, levels, self.asked.priors, sampled, centre)
-        named = self.named
         return Prepared(
             *(model, model.target, store.source(), model.theta_0(seen), self.counted.dropped),
-            *(named["offset"], named["trials"]),
+            *(self.named["offset"], self.named["trials"]),
         )
 
     def _pieces(self, words: str) -> Iterator[tuple[Table, int]]:
@@ -134,10 +138,10 @@ class _Work:
         for table, dropped in self._pieces("reading the table"):
             counted.rows += len(table)
             counted.dropped += dropped
-            if self.said.group is not None:
-                names, numbers = np.unique(group_labels(table[self.said.group]), return_counts=True)
+            for columns, sizes in zip(self.said.groupings, counted.groups, strict=True):
+                names, numbers = np.unique(group_labels(table, columns), return_counts=True)
                 for name, number in zip(names.tolist(), numbers.tolist(), strict=True):
-                    counted.groups[name] = counted.groups.get(name, 0) + number
+                    sizes[name] = sizes.get(name, 0) + number
             if self._learns:
                 counted.whole.append(table[self._learns])
             new = self._new_levels(table)
@@ -163,7 +167,7 @@ class _Work:
             text = values.dtype.kind not in "biuf"
             response = name == self.said.response and (self.family.levels or self.asked.levels is not None)
             coded = f"C({name}" in self.asked.formula.replace(" ", "").replace("`", "")
-            if name == self.said.group or not (text or response or coded):
+            if name in self._groups_alone or not (text or response or coded):
                 continue
             known = self.counted.levels.setdefault(name, {})
             declared = values.dtype if values.dtype.name == "category" else None
@@ -188,7 +192,7 @@ class _Work:
                 found[name] = pandas.Categorical(table[name], order, ordered=ordered)
         return table.assign(**found)
 
-    def _write(self, reader: Reader, centre: Floats, sampled: tuple[Any, ...], store: "_Store") -> Summary:
+    def _write(self, reader: Reader, centre: Floats, sampled: tuple[tuple[Any, ...], ...], store: "_Store") -> Summary:
         """The second reading."""
         seen: Summary | None = None
         values: list[np.ndarray] = []
@@ -196,21 +200,18 @@ class _Work:
         for table, _ in self._pieces("writing the numbers of the regression"):
             if not len(table):
                 continue
-            x, z, y, answer, offset, weight, labels = reader.numbers(self._levelled(table))
-            own = answer if answer.ndim == 1 else answer[:, 0]
+            rows = reader.numbers(self._levelled(table))
+            own = rows.answer if rows.answer.ndim == 1 else rows.answer[:, 0]
             if few:
                 values.append(np.unique(own))
             else:
                 check_response(own, self.family, reader.design.response, reader.levels)
-            codes = places(sampled, labels) if sampled and labels is not None else None
-            part = Summary.of(x, z, y, offset, codes, len(sampled))
+            part, codes = reader.summed(rows, sampled)
             seen = part if seen is None else seen + part
-            columns = {"x": x - centre, "offset": offset, "y": answer, "weight": weight}
-            if reader.design.group is not None:
-                columns["z"] = z
-            if codes is not None:
-                columns["group"] = codes
-            store.add(columns, labels)
+            columns = {"x": rows.x - centre, "offset": rows.offset, "y": rows.answer, "weight": rows.weight, **codes}
+            if rows.labels:
+                columns["z"] = rows.z
+            store.add(columns, rows.labels[0] if rows.labels else None)
         if few:
             check_response(np.unique(np.concatenate(values)), self.family, reader.design.response, reader.levels)
         assert seen is not None  # a table without rows was refused
@@ -229,13 +230,14 @@ def _together(parts: list[Table]) -> Table:
 class _Store:
     """The folder of the numbers, beside the table; it goes when the data are no longer used, or the process ends."""
 
-    def __init__(self, beside: Path, counted: _Counted, labels: np.ndarray | None) -> None:
-        self._labels, self._written = labels, 0
-        self._shape: tuple[int, ...] = (counted.rows,)
-        if labels is not None:
-            self._sizes = np.array([counted.groups[label] for label in labels.tolist()])
-            self._filled = np.zeros(len(labels), np.int64)
-            self._shape = (len(labels), int(self._sizes.max()))
+    def __init__(self, beside: Path, rows: int, groups: dict[Any, int] | None) -> None:
+        self._labels, self._written = None, 0
+        self._shape: tuple[int, ...] = (rows,)
+        if groups is not None:
+            self._labels = np.array(sorted(groups))
+            self._sizes = np.array([groups[label] for label in sorted(groups)])
+            self._filled = np.zeros(len(groups), np.int64)
+            self._shape = (len(groups), int(self._sizes.max()))
         self.path = _fresh_folder(beside)
         self._gone = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
         self._arrays: dict[str, np.ndarray] = {}

@@ -1,8 +1,12 @@
 """What a regression has to know of all rows before it is a model: moments of the columns, added up piece by piece."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from langevin.regression.reading import Numbers
 
 Floats = np.ndarray
 
@@ -33,11 +37,33 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
+class GroupSums:
+    """Of the groups of one grouping: rows, sums of the response, and z'z of the effects (groups, q, q), weighted.
+
+    A row of several trials counts as often in z'z.
+    """
+
+    count: Floats
+    total: Floats
+    gram: Floats
+
+    @classmethod
+    def of(cls, rows: "Numbers", z: Floats, codes: Floats, num_groups: int) -> "GroupSums":
+        """Of some rows with these effects; `codes` are the numbers of their groups."""
+        weight = rows.weight if rows.answer.ndim == 1 else rows.weight * rows.answer[:, 1]
+        products = (weight[:, None, None] * z[:, :, None] * z[:, None, :]).reshape(len(z), -1).T
+        count, total, *gram = (np.bincount(codes, one, num_groups) for one in (np.ones(len(z)), rows.y, *products))
+        return cls(count, total, np.stack(gram, axis=1).reshape(num_groups, z.shape[1], z.shape[1]))
+
+    def __add__(self, other: "GroupSums") -> "GroupSums":
+        return GroupSums(self.count + other.count, self.total + other.total, self.gram + other.gram)
+
+
+@dataclass(frozen=True, eq=False)
 class Summary:
     """Of the rows of coefficients and of varying effects, of the response and of the offset.
 
-    `gram` is x'x. `group_count` and `group_sum` are rows and sums of the response by group,
-    where the groups' effects are parameters.
+    `gram` is x'x. `groups` has the sums of each grouping whose effects are parameters.
     """
 
     x: Moments
@@ -45,17 +71,12 @@ class Summary:
     y: Moments
     offset: Moments
     gram: Floats
-    group_count: Floats
-    group_sum: Floats
+    groups: tuple[GroupSums, ...]
 
     @classmethod
-    def of(
-        cls, x: Floats, z: Floats, y: Floats, offset: Floats, codes: Floats | None = None, num_groups: int = 0
-    ) -> "Summary":
-        """Of some rows; `codes` are the numbers of their groups."""
-        own = np.zeros(0, int) if codes is None else codes
-        counts, sums = (np.bincount(own, weights, num_groups) for weights in (np.ones(len(own)), y[: len(own)]))
-        return cls(Moments.of(x), Moments.of(z), Moments.of(y), Moments.of(offset), x.T @ x, counts, sums)
+    def of(cls, x: Floats, z: Floats, y: Floats, offset: Floats, groups: tuple[GroupSums, ...] = ()) -> "Summary":
+        """Of some rows."""
+        return cls(Moments.of(x), Moments.of(z), Moments.of(y), Moments.of(offset), x.T @ x, groups)
 
     def __add__(self, other: "Summary") -> "Summary":
         return Summary(
@@ -64,8 +85,7 @@ class Summary:
             self.y + other.y,
             self.offset + other.offset,
             self.gram + other.gram,
-            self.group_count + other.group_count,
-            self.group_sum + other.group_sum,
+            tuple(one + two for one, two in zip(self.groups, other.groups, strict=True)),
         )
 
     @property
