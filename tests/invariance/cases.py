@@ -123,7 +123,7 @@ def numbers(ledger, chains=slice(None), state=True):
         found[f"reference {name}"] = column.reference
         if ledger.corrections is not None:
             found[f"corrections {name}"] = ledger.corrections[name][at]
-    for name in ("outer", "acceptance", "divergences", "visits", "far"):
+    for name in ("outer", "acceptance", "divergences", "levels", "visits", "far"):
         if getattr(ledger, name) is not None:
             found[name] = getattr(ledger, name)[at]
     if ledger.draws is not None:

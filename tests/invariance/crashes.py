@@ -48,8 +48,11 @@ def dies_at(monkeypatch: Any, moment: int) -> Iterator[list[str]]:
         yield calls
 
 
-def everything(result: lv.Result) -> dict[str, Any]:
+def everything(result: lv.Result | lv.NetworkResult) -> dict[str, Any]:
     """Every number that a result offers, but for the seconds."""
+    if isinstance(result, lv.NetworkResult):
+        fit = {name: getattr(result.fit, name) for name in ("value", "stderr", "statuses")}
+        return {**fit, "draws": result.draws, "passes": result.passes, "stopped": result.walk.stopped}
     summary = {f"summary {name}": column for name, column in result.summary().items()}
     told = {"batch": result.session.batch_size, "stopped": result.session.stopped, "because": result.plan.because}
     return {**numbers(result.ledger), **summary, **told, "quantiles": result.quantiles().value}

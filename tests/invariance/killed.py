@@ -22,13 +22,24 @@ from langevin.saving import journal
 SECONDS = 0.02
 
 
+# A network whose second layer adds up.
+NETWORK = lv.Target(
+    lambda theta: -0.5 * jnp.sum(theta**2),
+    lambda theta, d: lv.log_sigmoid(d["y"] * jnp.sum(jnp.tanh(d["x"] @ theta))),
+)
+
+
 def problem(which: str, folder: Path) -> tuple[lv.Target, Any, Any, dict[str, Any]]:
     """Target, data, theta_0 and settings; data that must outlive a process are in the folder beside the run."""
     if which == "exact":
         return lv.Target(lambda t: jnp.sum(2.0 * t - jnp.exp(t))), None, np.zeros(2), {"precision": 0.02}
     model = lv.models.Logistic.simulate(num_data=20_000, dimension=5, seed=1)
-    if which == "in memory":
-        return model.target, model.data, model.theta_0, {"precision": 0.002}
+    if which in ("in memory", "extended"):
+        budget = {"precision": 0.002} if which == "in memory" else {"passes": 20}
+        return model.target, model.data, model.theta_0, budget
+    if which == "network":
+        rows = model.data if isinstance(model.data, dict) else {"x": model.x, "y": model.y}
+        return NETWORK, rows, np.zeros((5, 8)), {"passes": 30, "method": "sghmc", "chains": 2}
     # The file is mapped and its rows are gathered by the host, as if it exceeded the caches.
     files.FROM_BYTES = setup.FROM_BYTES = 0
     path = folder.parent / "rows.npy"
@@ -36,6 +47,13 @@ def problem(which: str, folder: Path) -> tuple[lv.Target, Any, Any, dict[str, An
         np.save(path, (model.x * model.y[:, None]).astype(np.float32))
     target = lv.Target(model.target.log_prior, lambda theta, row: lv.log_sigmoid(jnp.dot(row, theta)))
     return target, path, model.theta_0, {"passes": 40}
+
+
+def script(which: str, folder: Path, checkpoint: Path | None) -> Any:
+    """What a user runs, and runs again after a crash."""
+    target, data, theta_0, settings = problem(which, folder)
+    result = lv.sample(target, data, theta_0, progress=False, checkpoint=checkpoint, **settings)
+    return result.extend(passes=400, progress=False) if which == "extended" else result
 
 
 def _dying(function: Callable[..., Any], left: list[int]) -> Callable[..., Any]:
@@ -50,13 +68,12 @@ def _dying(function: Callable[..., Any], left: list[int]) -> Callable[..., Any]:
 
 def main(which: str, folder: Path, calls: int | None) -> None:
     """Samples; the process may not live to see the end."""
-    target, data, theta_0, settings = problem(which, folder)
     journal._SECONDS, journal._SHARE = SECONDS, 1.0
     if calls is not None:
         left = [calls]
         os.fsync, os.replace = _dying(os.fsync, left), _dying(os.replace, left)
     print("ready", flush=True)
-    lv.sample(target, data, theta_0, progress=False, checkpoint=folder, **settings)
+    script(which, folder, folder)
     print("done", flush=True)
 
 

@@ -34,7 +34,7 @@ def test_no_number_of_a_ledger_escapes_the_comparison():
         "chains",
         "values",
     }
-    compared |= {"corrections", "outer", "acceptance", "divergences", "visits", "far", "draws", "checkpoint"}
+    compared |= {"corrections", "outer", "acceptance", "divergences", "levels", "visits", "far", "draws", "checkpoint"}
     assert {f.name for f in fields(lv.Ledger)} == not_numbers | compared | {"interrupted"}
 
 

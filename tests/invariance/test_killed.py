@@ -13,7 +13,7 @@ import pytest
 import langevin as lv
 from tests.invariance.cases import assert_same
 from tests.invariance.crashes import everything
-from tests.invariance.killed import problem
+from tests.invariance.killed import problem, script
 
 pytestmark = pytest.mark.slow
 
@@ -38,10 +38,12 @@ def ended(process):
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("which", "kills"), [("in memory", 12), ("exact", 8), ("out of core", 10)])
+@pytest.mark.parametrize(
+    ("which", "kills"), [("in memory", 12), ("exact", 8), ("out of core", 10), ("extended", 8), ("network", 8)]
+)
 def test_killed_runs_go_on_to_the_same_bits(which, kills, tmp_path):
-    target, data, theta_0, settings = problem(which, tmp_path / "x")
-    expected = everything(lv.sample(target, data, theta_0, progress=False, **settings))
+    target, data, *_ = problem(which, tmp_path / "x")
+    expected = everything(script(which, tmp_path / "x", None))
     # The first time fills the cache of compiled programs, the second tells how long it takes.
     for name in ("cold", "warm"):
         process = started(which, tmp_path / name, tmp_path / "home")
@@ -63,10 +65,10 @@ def test_killed_runs_go_on_to_the_same_bits(which, kills, tmp_path):
         code = ended(process)
         assert code in (0, -signal.SIGKILL)
         midway += code != 0
-        if (folder / "run.json").exists():
+        if (folder / "run.json").exists() and which != "extended":
             again = lv.resume(folder, target, None if which == "out of core" else data, progress=False)
         else:
-            # Killed before the first save, when nothing was lost.
-            again = lv.sample(target, data, theta_0, progress=False, checkpoint=folder, **settings)
+            # Nothing was lost before the first save; and only the script knows how far it wants to go.
+            again = script(which, folder, folder)
         assert_same(everything(again), expected)
     assert midway >= kills // 2

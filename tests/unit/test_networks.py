@@ -16,6 +16,7 @@ from langevin.networks.levels import Pair
 from langevin.networks.store import DrawStore
 from langevin.networks.units import longest_step, prior_scale
 from langevin.sampling.budget import Budget
+from langevin.saving.journal import Journal
 from langevin.target import Layout
 
 LINE, PARABOLA = Pair(0.1, 32, False, 4), Pair(0.1, 100, True, 2)
@@ -169,7 +170,7 @@ def test_a_run_goes_on(network):
 def test_a_time_limit_ends_a_run_however_few_its_draws_are(network):
     walk = network[0].walk
     fresh = replace(walk, store=DrawStore(2, 2, 5100), time=0, levels=None)
-    short = lv.NetworkResult(fresh.spend(Budget(time_limit=0.001), monotonic()))
+    short = lv.NetworkResult(fresh.spend(Budget(time_limit=0.001), monotonic(), Journal(), "network"))
     assert short.walk.time == 2 and short.walk.stopped == "time_limit"
     assert short.status != "ok" and "too_few_batches" in str(short)
 

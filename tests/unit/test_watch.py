@@ -97,3 +97,13 @@ def test_a_tab_that_is_closed_too_early_is_no_error(run, monkeypatch, capfd):
         closed.set()
         assert over.wait(30)
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_run_for_many_parameters_says_how_far_it_is(tmp_path):
+    target = lv.Target(lambda theta: -0.5 * jnp.sum(theta**2), lambda theta, x: -0.5 * jnp.sum((x - theta) ** 2))
+    how = {"method": "sghmc", "chains": 2, "passes": 40, "progress": False}
+    time = lv.sample(target, jnp.ones((20, 3)), jnp.zeros(3), checkpoint=tmp_path / "run", **how).walk.time
+    with watch.serving(tmp_path / "run") as address:
+        status, page, _ = asked(address.removeprefix("http://").rstrip("/"))
+    assert status == 200 and f"{time:,} units of time of 2 chains" in page and "asked for 40 passes" in page
+    assert "Not running" in page and "Setting up" not in page

@@ -82,6 +82,16 @@ class Levels:
             run.advance(self.time * steps, block_steps=steps)
         return self.positions
 
+    def stored(self) -> dict[str, Any]:
+        """Where both levels can go on, after whole units of time."""
+        return {"time": self.time, "runs": tuple({"m": run.m, "left": run.checkpoint()} for run in self.runs)}
+
+    def restore(self, stored: dict[str, Any]) -> None:
+        """Goes to where such levels stood."""
+        self.time = stored["time"]
+        for run, one in zip(self.runs, stored["runs"], strict=True):
+            run.restore(one["left"], one["m"])
+
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C ended the last tick early."""

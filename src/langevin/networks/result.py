@@ -19,6 +19,7 @@ from langevin.networks.extrapolate import Extrapolated, estimated, r_hat, relati
 from langevin.networks.walk import Walk
 from langevin.sampling.budget import Budget
 from langevin.sampling.troubles import Trouble
+from langevin.saving.journal import Journal
 from langevin.target import Layout
 
 PyTree = Any
@@ -218,7 +219,7 @@ class NetworkResult:
         if budget.passes is not None:
             budget = replace(budget, passes=budget.passes + self.passes)
         with showing(progress):
-            return NetworkResult(self.walk.spend(budget, monotonic()))
+            return NetworkResult(self.walk.spend(budget, monotonic(), Journal(), "network"))
 
     def explain(self) -> str:
         """In plain words: what was run, why, and how far to trust it."""

@@ -1,6 +1,7 @@
 """Kept draws of many parameters: thinned as the run goes on, in memory or, where they are large, in a file."""
 
 import tempfile
+from typing import Any
 
 import numpy as np
 
@@ -56,8 +57,17 @@ class DrawStore:
 
     def copy(self) -> "DrawStore":
         """An independent store with the same draws."""
-        _, levels, chains, dimension = self._all.shape
-        new = DrawStore(levels, chains, dimension)
-        new.count, new.stride, new.seen = self.count, self.stride, self.seen
-        new._all[: self.count] = self.draws
+        return DrawStore.again(self.stored())
+
+    def stored(self) -> dict[str, Any]:
+        """What a file holds of it."""
+        return {"draws": self.draws, "stride": self.stride, "seen": self.seen}
+
+    @classmethod
+    def again(cls, stored: dict[str, Any]) -> "DrawStore":
+        """The store of what a file holds."""
+        draws = stored["draws"]
+        new = cls(*draws.shape[1:])
+        new.count, new.stride, new.seen = len(draws), stored["stride"], stored["seen"]
+        new._all[: new.count] = draws
         return new

@@ -66,13 +66,28 @@ def _page(path: Path) -> str:
 
 def _body(path: Path, running: bool) -> tuple[str, str]:
     from langevin.loading import load
+    from langevin.networks.sampler import NETWORK
 
     journal = Journal.of(Folder(path))
+    walk = journal.last(lambda name: name.startswith(NETWORK))
+    if walk is not None:
+        return f"Run {path.name}", _walked(walk, path, running)
     if journal.last(lambda name: name.startswith("run")) is None:
         done = ", ".join(name for name in journal.pieces) or "nothing yet"
         return "Setting up", f"<p>{escape(str(path))}: done so far: {escape(done)}.</p>"
     result = load(path)
     return sections.title(result), _state(result, running) + _estimates(result)
+
+
+def _walked(walk: dict[str, Any], path: Path, running: bool) -> str:
+    """How far a run for many parameters has come; what it says takes target and data, which no folder holds."""
+    lines = [
+        f"{walk['time']:,} units of time of {walk['store']['draws'].shape[2]} chains at two step sizes, "
+        f"{walk['visits']:,.0f} datum visits, {walk['seconds']:.0f} s, asked for {walk['budget'].words()}.",
+        f"What it says is said of data: lv.load({str(path)!r}, target, data).",
+    ]
+    said = "".join(f"<p>{escape(line)}</p>" for line in lines)
+    return f'<section class="verdict care"><h2>{"Running" if running else "Not running"}</h2>{said}</section>'
 
 
 def _state(result: "Result", running: bool) -> str:
