@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 
 import langevin as lv
-from benchmarks.topics import simulated
+from langevin.compare.topics import simulated
 
 LENGTH, WORDS, MOST_GROWTH = 100, 500, 16.0
 
 
 def write(path, documents):
     """Documents drawn with replacement from 2000 simulated ones, some at a time."""
-    counts, _, _ = simulated()
+    counts, _ = simulated(np.random.default_rng(0))
     some = np.full((len(counts), LENGTH), -1, np.int32)
     for row, document in zip(some, counts, strict=True):
         words = np.repeat(np.arange(WORDS), document)[:LENGTH]

@@ -39,7 +39,7 @@ def test_stored_references_are_of_this_data_and_much_sharper_than_what_they_judg
         if entry.missing:
             continue
         truth = reference(name)
-        assert truth.mean.shape == truth.sd.shape == (problem(name).dimension,)
+        assert truth.mean.shape == truth.sd.shape == problem(name).compared(problem(name).theta_0).shape
         assert max(truth.mean_error, truth.sd_error, truth.points_error) < 1e-2
     model = lv.models.Logistic.simulate(seed=1).truth()
     assert_allclose(reference("logistic").mean, model.mean, rtol=1e-6)

@@ -9,12 +9,14 @@ from time import monotonic
 from rich.console import Console
 from rich.markup import escape
 
+from langevin.compare import topics
 from langevin.compare.marks import check_page, put_between
-from langevin.compare.page import markdown, print_table, write_page
+from langevin.compare.page import markdown, print_table, print_topics, write_page
 from langevin.compare.record import Record
 from langevin.compare.samplers import SAMPLERS
-from langevin.compare.table import read, why_not
+from langevin.compare.table import Results, read, why_not
 from langevin.compare.targets import TARGETS
+from langevin.compare.topics_table import failed, read_topics
 from langevin.compare.workshop import Cells, Size, cell_name
 
 # What --quick takes: three targets of different kinds, the best known of each kind of sampler.
@@ -23,6 +25,9 @@ QUICK_SAMPLERS = (
     "sample", "laplace", "sgld", "sgld-cv", "lm-cv2", "sgnht", "mala", "nuts", "svi", "blackjax-sgld", "blackjax-nuts",
     "numpyro-nuts",
 )  # fmt: skip
+# Every name that can be asked for.
+ALL_TARGETS = (*TARGETS, topics.NAME)
+ALL_SAMPLERS = SAMPLERS | topics.METHODS
 _PASSES = 100.0
 _LEAST_SECONDS, _MOST_SECONDS = 0.05, 86_400.0
 
@@ -40,8 +45,9 @@ def print_list(console: Console) -> None:
     for name, entry in TARGETS.items():
         missing = f" [red](install {', '.join(entry.missing)})[/]" if entry.missing else ""
         console.print(f"  [bold]{name:18s}[/] {escape(entry.title)}{missing}", highlight=False, soft_wrap=True)
+    console.print(f"  [bold]{topics.NAME:18s}[/] {escape(topics.TITLE)}", highlight=False, soft_wrap=True)
     console.print("[bold]Samplers[/]")
-    for name, one in SAMPLERS.items():
+    for name, one in ALL_SAMPLERS.items():
         missing = f" [red]({escape(one.install)})[/]" if one.missing else ""
         console.print(
             f"  [bold]{name:18s}[/] {one.library}: {escape(one.how)}{missing}", highlight=False, soft_wrap=True
@@ -61,12 +67,12 @@ def run(
     except ValueError as error:
         return _refused(error)
     record = Record(out / "record.jsonl")
-    cells = [
-        (target, sampler)
-        for target in targets
-        for sampler in samplers
-        if not why_not(target, sampler) and not record.answered(cell_name(target, sampler, size))
-    ]
+    methods = [name for name in samplers if name in topics.METHODS and topics.NAME in targets]
+    targets, samplers = [name for name in targets if name in TARGETS], [name for name in samplers if name in SAMPLERS]
+    # Topics take longest: they go first.
+    asked = [(topics.NAME, name) for name in methods if not topics.METHODS[name].missing]
+    asked += [(target, sampler) for target in targets for sampler in samplers if not why_not(target, sampler)]
+    cells = [cell for cell in asked if not record.answered(cell_name(*cell, size))]
     began = monotonic()
     try:
         with closing(Cells(size, at_once).work_through(cells, record)) as events:
@@ -79,24 +85,32 @@ def run(
     except KeyboardInterrupt:
         console.print(f"\nInterrupted. Finished cells are kept in {out}; the same command goes on from there.")
         return 130
-    results = read(record, targets, samplers, size)
-    print_table(results, console)
+    results = read(record, targets if samplers else [], samplers, size)
+    learned = read_topics(record, methods, size) if methods else None
+    if results.targets:
+        print_table(results, console)
+        _draw(out / "compare.png", results, console)
+    if learned is not None:
+        print_topics(learned, console)
     if page is None:
-        write_page(out / "compare.md", results)
+        write_page(out / "compare.md", results, learned)
     else:
-        tables = markdown(results)
+        tables = markdown(results, learned)
         try:
             put_between(page, tables)
         except (ValueError, OSError) as error:
             return _refused(error)
+    console.print(f"\nEverything by target: {out / 'compare.md' if page is None else page}", soft_wrap=True)
+    return int(failed(learned) or any(cell.words.startswith("failed") for cell in results.cells.values()))
+
+
+def _draw(path: Path, results: Results, console: Console) -> None:
     if find_spec("matplotlib") is None:
         console.print("No picture: pip install 'langevin[compare]' brings matplotlib.")
     else:
         from langevin.compare.picture import draw
 
-        draw(out / "compare.png", results)
-    console.print(f"\nEverything by target: {out / 'compare.md' if page is None else page}", soft_wrap=True)
-    return int(any(cell.words.startswith("failed") for cell in results.cells.values()))
+        draw(path, results)
 
 
 def _check(size: Size, page: Path | None) -> None:

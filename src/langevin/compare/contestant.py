@@ -60,6 +60,16 @@ def not_logistic(problem: Problem) -> str | None:
     return None if problem.family == "logistic" else "no bound on the likelihood of a datum is known"
 
 
+def predicts(problem: Problem) -> str | None:
+    """For estimates that are not averages over draws: of theta they can be made, and of nothing else."""
+    return None if problem.predict is None else "it makes better averages of theta, and predictions are compared"
+
+
+def identified(problem: Problem) -> str | None:
+    """For what looks whether chains meet in theta, and gives no bars where they do not."""
+    return None if problem.predict is None else "not_mixed: its chains stay in modes that differ by theta alone"
+
+
 def few_rows(problem: Problem) -> str | None:
     """For samplers that look at ten minibatches at a time."""
     return None if 10 * problem.batch_size < problem.num_data else "ten minibatches are all its data"

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from langevin.compare.problem import Problem
+
 Floats = NDArray[np.float64]
 Ends = tuple[Floats, Floats]
 LEVELS = (0.025, 0.975)
@@ -16,6 +18,8 @@ LEVELS = (0.025, 0.975)
 NORMAL = 1.959963984540054
 # What ArviZ advises: below it draws should not be reported.
 _MOST_RHAT, _FEWEST_EFFECTIVE = 1.01, 400.0
+# Draws of a normal law that stand for it: points known to a hundredth of an sd.
+_PUSHED = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +81,14 @@ def snapshot(found: Found, seconds: float, visits: float) -> dict[str, Any]:
     return asdict(found) | {"seconds": float(seconds), "visits": float(visits)}
 
 
-def from_draws(draws: Floats) -> Found:
-    """What ArviZ makes of draws (chains, draws, d): moments, points, and bars from its Monte Carlo standard errors."""
+def from_draws(problem: Problem, draws: Floats) -> Found:
+    """What ArviZ makes of draws (chains, draws, d) of theta: moments and points of what the problem compares, and bars.
+
+    The bars are its Monte Carlo standard errors.
+    """
     if not np.all(np.isfinite(draws)):
         raise ArithmeticError("a chain left the finite numbers")
+    draws = problem.compared(draws)
     if draws.shape[1] < 8:
         raise ArithmeticError(f"only {draws.shape[1]} draws a chain in the time")
     array_stats = import_module("arviz_stats.base").array_stats
@@ -98,6 +106,14 @@ def from_draws(draws: Floats) -> Found:
     return Found(mean, sd, points, intervals[0], intervals[1], intervals[2], status)
 
 
-def gaussian(mean: Floats, sd: Floats) -> Found:
-    """A normal law in place of the posterior, without any claim."""
-    return Found(mean, sd, mean + sd * NORMAL * np.array([[-1.0], [1.0]]))
+def gaussian(problem: Problem, mean: Floats, root: Floats) -> Found:
+    """A normal law in place of the posterior, without any claim; `root` has its sds, or is a root of its covariance.
+
+    Predictions are those of draws from it.
+    """
+    if problem.predict is None:
+        sd = root if root.ndim == 1 else np.linalg.norm(root, axis=1)
+        return Found(mean, sd, mean + sd * NORMAL * np.array([[-1.0], [1.0]]))
+    z = np.random.default_rng(0).standard_normal((_PUSHED, len(mean)))
+    draws = problem.compared(mean + (z * root if root.ndim == 1 else z @ root.T))
+    return Found(draws.mean(axis=0), draws.std(axis=0, ddof=1), np.quantile(draws, LEVELS, axis=0))

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 import langevin as lv
+from langevin.analysis.statuses import STATUSES
 from langevin.compare.contestant import Build, Replicate
-from langevin.compare.found import Found, measured
+from langevin.compare.found import Found, from_draws, measured
 from langevin.compare.problem import Problem
+from langevin.engine.draws import equal_places
 from langevin.engine.run import Run
 from langevin.engine.setup import prepare
 from langevin.pairs import richardson_romberg
@@ -110,8 +112,14 @@ class _Going:
         return True
 
     def look(self) -> Found:
-        """See `Chain`."""
+        """See `Chain`; predictions are read from the kept draws, as those of others are."""
         ledgers = [run.ledger() for run in self._runs]
+        if self._problem.predict is not None:
+            draws = ledgers[0].draws
+            if draws is None:
+                raise ArithmeticError("no draws in the time")
+            equal = equal_places(draws.weight, len(draws.weight))
+            return from_draws(self._problem, draws.theta[:, equal].astype(np.float64))
         if len(ledgers) == 2:
             found = richardson_romberg(ledgers[0], ledgers[1])
             points = _extrapolated(ledgers[0], ledgers[1])
@@ -129,14 +137,12 @@ def _extrapolated(fine: lv.Ledger, coarse: lv.Ledger) -> lv.Estimate:
 
 def told(mean: lv.Estimate, sd: lv.Estimate, points: lv.Estimate) -> Found:
     """Estimates of the library as the table wants them."""
-    statuses = {mean.status, sd.status} - {"ok"}
     return Found(
         mean.value, sd.value, points.value, mean.interval(), sd.interval(), points.interval(),
-        status=min(statuses, key=_rank) if statuses else "ok",
+        status=worst({mean.status, sd.status}),
     )  # fmt: skip
 
 
-def _rank(status: str) -> int:
-    from langevin.analysis.statuses import STATUSES
-
-    return list(STATUSES).index(status)
+def worst(statuses: set[str]) -> str:
+    """The worst of some statuses."""
+    return min(statuses - {"ok"}, key=list(STATUSES).index, default="ok")

@@ -14,15 +14,19 @@ from langevin.compare.reference import Reference
 from langevin.compare.samplers import SAMPLERS
 from langevin.compare.table import Cell, Results
 from langevin.compare.targets import TARGETS, problem
+from langevin.compare.topics import METHODS
+from langevin.compare.topics_table import Topics, caption, lines_of, reasons, rows
 
 PACKAGES = (
     "langevin", "jax", "blackjax", "numpyro", "optax", "torch", "posteriors", "tensorflow", "tensorflow-probability",
-    "arviz-stats",
+    "arviz-stats", "scikit-learn", "gensim",
 )  # fmt: skip
 # What `beaten` compares, by the names of the judge.
 _BY_PART = {"moments": "means and sds", "mean": "means alone", "sd": "sds alone", "points": "points"}
 # A truth that is off by this part of a half-width, 1.96/5 standard errors, takes two percent off the coverage.
 _SHARP = 5.0
+# Columns of a terminal: the name of a sampler, and a cell, with their borders.
+_NAMES, _CELL = 20, 30
 
 
 def number(measure: Measure) -> str:
@@ -64,18 +68,31 @@ def short(cell: Cell, seconds: float, truth: Reference | None) -> str:
 
 
 def print_table(results: Results, console: Console) -> None:
-    """Samplers by targets, best first; for a terminal."""
-    table = Table(title=_caption(results), title_justify="left", caption_justify="left", show_lines=False)
-    table.add_column("sampler", style="bold", no_wrap=True)
-    for target in results.targets:
-        table.add_column(target, overflow="fold")
-    for sampler in results.ranked():
-        row = [
-            (_colour(results.cells[target, sampler]), _short(results, target, sampler)) for target in results.targets
-        ]
-        table.add_row(sampler, *(f"[{colour}]{escape(text)}[/]" for colour, text in row))
-    console.print(table)
+    """Samplers by targets, best first; for a terminal: as many tables as its width asks for."""
+    console.print(_caption(results), highlight=False)
+    size = max((console.width - _NAMES) // _CELL, 1)
+    for first in range(0, len(results.targets), size):
+        targets = results.targets[first : first + size]
+        table = Table("", *targets, show_lines=False)
+        table.columns[0].style, table.columns[0].no_wrap = "bold", True
+        for sampler in results.ranked():
+            row = [(_colour(results.cells[target, sampler]), _short(results, target, sampler)) for target in targets]
+            table.add_row(sampler, *(f"[{colour}]{escape(text)}[/]" for colour, text in row))
+        console.print(table)
     for text in _reasons(results):
+        console.print(escape(text), highlight=False, soft_wrap=True)
+
+
+def print_topics(topics: Topics, console: Console) -> None:
+    """The small table of topics; for a terminal."""
+    table = Table(title=caption(topics), title_justify="left")
+    head, *body = rows(topics)
+    for name in head:
+        table.add_column(name)
+    for row in body:
+        table.add_row(*map(escape, row))
+    console.print(table)
+    for text in reasons(topics):
         console.print(escape(text), highlight=False, soft_wrap=True)
 
 
@@ -139,8 +156,11 @@ def _better(results: Results, target: str, part: str) -> dict[str, str]:
     return found
 
 
-def markdown(results: Results) -> str:
-    """The tables as Markdown: the overview, then everything by target."""
+def markdown(results: Results, topics: Topics | None = None) -> str:
+    """The tables as Markdown: the overview, then everything by target, and topics last."""
+    last = [] if topics is None else lines_of(topics)
+    if not results.targets:
+        return "\n".join([f"Versions: {_versions()}.", "", *last])
     ranked = results.ranked()
     text = [
         f"{_caption(results)}. The best on average comes first. Processor time, one core for each run, compiling left "
@@ -160,7 +180,7 @@ def markdown(results: Results) -> str:
         ]
     for target in results.targets:
         text += _of_target(target, results, ranked)
-    return "\n".join(text)
+    return "\n".join(text + last)
 
 
 def _of_target(target: str, results: Results, ranked: list[str]) -> list[str]:
@@ -217,10 +237,8 @@ def _versions() -> str:
     return ", ".join(found)
 
 
-def write_page(path: Path, results: Results) -> None:
+def write_page(path: Path, results: Results, topics: Topics | None = None) -> None:
     """Writes the command's own page: how samplers are set, and the tables."""
-    write_whole(path, "# Samplers compared\n\n" + _settings(results) + "\n" + markdown(results) + "\n")
-
-
-def _settings(results: Results) -> str:
-    return "".join(f"- `{name}` ({SAMPLERS[name].library}): {SAMPLERS[name].how}\n" for name in results.samplers)
+    ones = [SAMPLERS[name] for name in results.samplers] + [METHODS[name] for name in (topics.lines if topics else ())]
+    settings = "".join(f"- `{one.name}` ({one.library}): {one.how}\n" for one in ones)
+    write_whole(path, f"# Samplers compared\n\n{settings}\n{markdown(results, topics)}\n")

@@ -109,7 +109,8 @@ class _Stepping:
     """Four chains of equal steps, from the mode, whose search for a step comes first and is counted."""
 
     def __init__(self, problem: Problem, shared: _Shared, seed: int, seconds: float) -> None:
-        self._shared, self._seconds, self._spent, self._steps = shared, seconds, 0.0, 0
+        self._problem, self._shared, self._seconds = problem, shared, seconds
+        self._spent, self._steps = 0.0, 0
         anchor = lv.laplace(problem.target, problem.data, problem.theta_0)
         mode = jnp.asarray(anchor.theta, jnp.float32)
         key, self._key = jax.random.split(jax.random.key(seed))
@@ -156,7 +157,7 @@ class _Stepping:
     def look(self) -> Found:
         """See `Chain`; the first tenth is left out."""
         draws = np.concatenate(self._draws).swapaxes(0, 1)
-        return from_draws(draws[:, int(_BURN_IN * draws.shape[1]) :])
+        return from_draws(self._problem, draws[:, int(_BURN_IN * draws.shape[1]) :])
 
 
 def nuts(problem: Problem, seconds: float) -> Replicate:
@@ -203,7 +204,7 @@ class _Turning:
     def __init__(
         self, problem: Problem, adapted: Any, portion: Any, data: Any, seed: int, seconds: float, pace: dict[str, Any]
     ) -> None:
-        self._portion, self._data, self._num_data = portion, data, problem.num_data
+        self._problem, self._portion, self._data = problem, portion, data
         key, self._key = jax.random.split(jax.random.key(seed))
         keys = jax.random.split(key, CHAINS)
         began, warmup = process_time(), pace["warm-up"]
@@ -230,9 +231,9 @@ class _Turning:
             jax.random.split(key, CHAINS), self._states, self._parameters, self._data
         )
         self._draws.append(np.asarray(draws, np.float64))
-        self.visits += float(jnp.sum(steps)) * self._num_data
+        self.visits += float(jnp.sum(steps)) * self._problem.num_data
         return True
 
     def look(self) -> Found:
         """See `Chain`."""
-        return from_draws(np.concatenate(self._draws, axis=1))
+        return from_draws(self._problem, np.concatenate(self._draws, axis=1))

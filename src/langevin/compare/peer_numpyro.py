@@ -83,7 +83,7 @@ class _Turning:
         self, problem: Problem, subsampled: bool, seed: int, seconds: float, moved: Any, data: Any, rows: int,
         pace: dict[str, Any],
     ) -> None:  # fmt: skip
-        self._moved, self._data, self._rows = moved, data, rows
+        self._problem, self._moved, self._data, self._rows = problem, moved, data, rows
         self._keys, self._theta = jax.random.split(jax.random.key(seed), CHAINS), jnp.asarray(problem.theta_0)
         self.visits = 0.0
         if subsampled:
@@ -119,7 +119,7 @@ class _Turning:
 
     def look(self) -> Found:
         """See `Chain`."""
-        return from_draws(np.concatenate(self._draws, axis=1))
+        return from_draws(self._problem, np.concatenate(self._draws, axis=1))
 
 
 def guide(dense: bool) -> Build:
@@ -141,15 +141,13 @@ def guide(dense: bool) -> Build:
             fitted = (AutoMultivariateNormal if dense else AutoNormal)(model)
             svi = SVI(model, fitted, optim.Adam(lambda m: _RATE * _FALL ** (m / steps)), Trace_ELBO())
 
-            @jax.jit
             def fit(key: Array, data: Any) -> Any:
                 def move(state: Any, _: Any) -> tuple[Any, None]:
                     return svi.update(state, data)[0], None
 
                 return svi.get_params(jax.lax.scan(move, svi.init(key, data), None, steps)[0])
 
-            jax.block_until_ready(fit(jax.random.key(0), data))
-            return fit
+            return jax.jit(fit).lower(jax.random.key(0), data).compile()
 
         def fitted(seed: int, most: float) -> dict[str, Any]:
             steps = 2 ** int(np.log2(max(most, 2.0)))
@@ -159,9 +157,9 @@ def guide(dense: bool) -> Build:
             spent = process_time() - began
             pace["seconds a step"] = spent / steps
             if dense:
-                law = gaussian(found["auto_loc"], np.linalg.norm(np.tril(found["auto_scale_tril"]), axis=1))
+                law = gaussian(problem, found["auto_loc"], np.tril(found["auto_scale_tril"]))
             else:
-                law = gaussian(found["theta_auto_loc"], found["theta_auto_scale"])
+                law = gaussian(problem, found["theta_auto_loc"], found["theta_auto_scale"])
             return snapshot(law, spent, steps * problem.batch_size)
 
         return by_pace(fitted, problem, pace)

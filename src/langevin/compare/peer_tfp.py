@@ -143,4 +143,4 @@ class _Stepping:
     def look(self) -> Found:
         """See `Chain`; the first tenth is left out."""
         draws = np.concatenate(self._draws).swapaxes(0, 1)
-        return from_draws(draws[:, int(_BURN_IN * draws.shape[1]) :])
+        return from_draws(self._problem, draws[:, int(_BURN_IN * draws.shape[1]) :])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -24,6 +25,8 @@ class Problem:
 
     `prior_sd` is given where the prior is N(0, prior_sd^2), which the samplers of Crank and Nicolson need. `family`
     and `data = (x, y)` let PyTorch and TensorFlow write the likelihood anew, and bound it where it is logistic.
+    Where theta itself says nothing, `predict(theta, row)` for each of `rows` is what is compared; `start` is where a
+    search for a mode begins that would not leave zero.
     """
 
     name: str
@@ -32,11 +35,21 @@ class Problem:
     dimension: int
     prior_sd: Singles | None = None
     family: str | None = None
+    predict: Callable[[Array, Any], Array] | None = None
+    rows: Any = None
+    start: Singles | None = None
 
     @property
     def theta_0(self) -> Singles:
-        """Where everything starts: zero, the centre of the priors."""
-        return np.zeros(self.dimension, np.float32)
+        """Where everything starts: zero, the centre of the priors, unless told otherwise."""
+        return np.zeros(self.dimension, np.float32) if self.start is None else self.start
+
+    def compared(self, draws: Floats) -> Floats:
+        """Draws of theta (..., d) as draws of what is compared: theta itself, or the predictions of all rows."""
+        if self.predict is None:
+            return draws
+        flat = jnp.asarray(draws.reshape(-1, self.dimension), jnp.float32)
+        return np.asarray(_predicted(self.predict, flat, self.rows), np.float64).reshape(*draws.shape[:-1], -1)
 
     @property
     def num_data(self) -> int:
@@ -47,6 +60,11 @@ class Problem:
     def batch_size(self) -> int:
         """Rows of a minibatch, for all who ask: N/100, which is what `lv.tune` takes, but at least 10 of 20 or more."""
         return int(np.clip(self.num_data // 100, min(10, self.num_data // 2), 1000))
+
+
+@partial(jax.jit, static_argnums=0)
+def _predicted(predict: Callable[[Array, Any], Array], draws: Array, rows: Any) -> Array:
+    return jax.lax.map(lambda theta: jax.vmap(predict, (None, 0))(theta, rows), draws, batch_size=1024)
 
 
 def gaussian_prior(sd: Singles) -> Callable[[Array], Array]:

@@ -3,7 +3,8 @@
     python -m langevin.compare.reference [TARGET ...]      # remakes the stored ones, in a checkout of the repository
 
 Stored ones come from importance sampling (`benchmarks/references.py`), with quadrature in its place for means and sds
-where d <= 3. No chain and no method of the table has a part in them.
+where d <= 3: no chain and no method of the table has a part in them. Predictions come from a long run of chains,
+written apart from the library (`benchmarks/long_run.py`): nothing else reaches every mode of a network.
 """
 
 import hashlib
@@ -26,11 +27,13 @@ from langevin.models import LinearGaussian
 FILE = Path(__file__).with_name("references.json")
 LEVELS = (0.025, 0.975)
 _MOST_VISITS = 2e9
+# Of a chain; beyond this R-hat chains do not say the same.
+_TRANSITIONS, _MOST_RHAT = 40_000, 1.01
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Means, sds and points (2, d) of the flat parameters, how they were found, and the largest error in sds."""
+    """Means, sds and points (2, d) of what is compared, how they were found, and the largest error in sds."""
 
     mean: Floats
     sd: Floats
@@ -63,7 +66,7 @@ def reference(name: str) -> Reference:
 def digest(one: Problem) -> str:
     """Of all the data, to the bit."""
     found = hashlib.sha256()
-    for leaf in jax.tree.leaves(as_source(one.data).arrays):
+    for leaf in jax.tree.leaves((as_source(one.data).arrays, one.rows)):
         found.update(f"{leaf.shape} {leaf.dtype}".encode() + np.ascontiguousarray(leaf).tobytes())
     return found.hexdigest()[:16]
 
@@ -101,7 +104,12 @@ _CLOSED = {"gaussian": _gaussian, "counts": _counts, "heavy": _heavy}
 
 
 def compute(name: str) -> dict[str, Any]:
-    """The entry of a target, by importance sampling."""
+    """The entry of a target."""
+    found = _by_weights(name) if problem(name).predict is None else _by_chains(name)
+    return asdict(found) | {"data": digest(problem(name))}
+
+
+def _by_weights(name: str) -> Reference:
     # Development code of the repository, which an installed package does not have.
     references = import_module("benchmarks.references")
     # A group of the mixed model costs as much as a hundred rows.
@@ -109,7 +117,7 @@ def compute(name: str) -> dict[str, Any]:
     made = references.compute(problem(name))
     levels = import_module("benchmarks.importance").LEVELS
     chosen = [levels.index(level) for level in LEVELS]
-    found = Reference(
+    return Reference(
         mean=made.mean,
         sd=made.sd,
         points=made.quantiles[chosen],
@@ -118,7 +126,22 @@ def compute(name: str) -> dict[str, Any]:
         sd_error=float(np.max(made.sd_stderr / made.sd)),
         points_error=float(np.max(made.quantiles_stderr[chosen] / made.sd)),
     )
-    return asdict(found) | {"data": digest(problem(name))}
+
+
+def _by_chains(name: str) -> Reference:
+    made = import_module("benchmarks.long_run").long_run(problem(name), _TRANSITIONS)
+    if not made.r_hat < _MOST_RHAT:
+        raise ArithmeticError(f"the chains of {name} have not met: R-hat {made.r_hat:.3f}")
+    return Reference(
+        mean=made.mean,
+        sd=made.sd,
+        points=made.points,
+        how=f"{made.chains} chains of Hamiltonian Monte Carlo from the prior, {made.draws:,} draws in all, largest "
+        f"R-hat {made.r_hat:.4f}",
+        mean_error=float(np.max(made.mean_stderr / made.sd)),
+        sd_error=float(np.max(made.sd_stderr / made.sd)),
+        points_error=float(np.max(made.points_stderr / made.sd)),
+    )
 
 
 def main() -> None:

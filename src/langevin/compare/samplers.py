@@ -5,7 +5,15 @@ from functools import partial
 import langevin as lv
 from langevin.compare import peer_blackjax, peer_numpyro, peer_posteriors, peer_tfp, planned
 from langevin.compare import settings as by
-from langevin.compare.contestant import Contestant, few_rows, not_logistic, not_written, without_prior
+from langevin.compare.contestant import (
+    Contestant,
+    few_rows,
+    identified,
+    not_logistic,
+    not_written,
+    predicts,
+    without_prior,
+)
 from langevin.compare.ours import built
 
 _OURS, _BLACKJAX, _NUMPYRO, _POSTERIORS = "langevin", "blackjax", "NumPyro", "posteriors"
@@ -22,8 +30,19 @@ _WARM = "dense mass matrix, warm-up of 1000, 300 or 100 steps, what fits into ha
 _PRIOR = "all the data, units of the prior, step adapted to its acceptance in 300 steps"
 
 _ALL = (
-    Contestant("sample", _OURS, f"lv.sample(time_limit=...); {_NOTHING}", planned.sample("auto")),
-    Contestant("sample-exact", _OURS, f"lv.sample(method='exact'); {_NOTHING}", planned.sample("exact")),
+    Contestant(
+        "sample",
+        _OURS,
+        f"lv.sample(time_limit=...); {_NOTHING}, but method='sghmc' where predictions are compared",
+        planned.sample("auto"),
+    ),
+    Contestant(
+        "sample-exact",
+        _OURS,
+        f"lv.sample(method='exact'); {_NOTHING}",
+        planned.sample("exact"),
+        refuses=identified,
+    ),
     Contestant("laplace", _OURS, f"lv.laplace alone, a normal law at the mode; {_NOTHING}", planned.laplace),
     Contestant("sgld", _OURS, "the paper's: minibatches, (a m + b)^-1/3 by lv.tune, raw averages", built(by.tuned)),
     Contestant(
@@ -31,6 +50,7 @@ _ALL = (
         _OURS,
         "the same chains, averages corrected by the Laplace model's Poisson solution",
         built(by.tuned, "corrected"),
+        refuses=predicts,
     ),
     Contestant(
         "sgld-cv",
@@ -62,6 +82,7 @@ _ALL = (
         _OURS,
         "SGLD in Laplace units at two steps on one noise, extrapolated; balanced step",
         built(by.whitened(lv.SGLD()), pair=True),
+        refuses=predicts,
     ),
     Contestant(
         "importance", _OURS, "SGLD in Laplace units, rows by the size of their gradients", built(by.weighted(False))

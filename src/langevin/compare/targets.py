@@ -1,4 +1,4 @@
-"""The catalogue of posteriors: the paper's two, five real regressions, a mixed, a skewed and a heavy-tailed one."""
+"""The catalogue of posteriors: the paper's two, five regressions, a mixed, a skewed, a heavy-tailed one, a network."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -182,6 +182,43 @@ def heavy() -> Problem:
     prior = np.full(3, WIDE, np.float32)
     target = lv.Target(gaussian_prior(prior), log_likelihood)
     return Problem("heavy", target, (group, CAUCHY.ravel()), 3, prior_sd=prior)
+
+
+# Units of the hidden layer of `network`, and rows that are held out.
+UNITS, HELD = 3, 16
+
+
+@listed("a network's predictions for 16 patients held out, diabetes (scikit-learn): N = 426, d = 38", "sklearn")
+def network() -> Problem:
+    """Progression of diabetes by three tanh units; theta has their weights, and last the log sd of the errors.
+
+    What is compared is the mean response of those 16: units can be exchanged and change their signs.
+    """
+    from sklearn.datasets import load_diabetes
+
+    table = load_diabetes(scaled=False)
+    order = np.random.default_rng(0).permutation(len(table.target))
+    x = ((table.data - table.data.mean(axis=0)) / table.data.std(axis=0))[order].astype(np.float32)
+    y = ((table.target - table.target.mean()) / table.target.std())[order].astype(np.float32)
+    inputs = x.shape[1]
+    # Units that see inputs of variance 1, responses of about 1, and errors between half and twice that: strong enough
+    # for the modes of the network to be near each other.
+    inner, outer = np.full(inputs * UNITS, inputs**-0.5), np.full(UNITS, UNITS**-0.5)
+    sds = np.concatenate([inner, np.ones(UNITS), outer, [1.0, 0.3]]).astype(np.float32)
+
+    def respond(theta: Array, row: Array) -> Array:
+        w, b, v = jnp.split(theta[:-2], [inputs * UNITS, (inputs + 1) * UNITS])
+        return jnp.dot(v, jnp.tanh(row @ w.reshape(inputs, UNITS) + b)) + theta[-2]
+
+    def log_likelihood(theta: Array, datum: tuple[Array, Array]) -> Array:
+        z = (datum[1] - respond(theta, datum[0])) * jnp.exp(-theta[-1])
+        return -0.5 * z * z - theta[-1]
+
+    start = (sds * np.random.default_rng(1).standard_normal(len(sds))).astype(np.float32)
+    target = lv.Target(gaussian_prior(sds), log_likelihood)
+    return Problem(
+        "network", target, (x[HELD:], y[HELD:]), len(sds), prior_sd=sds, predict=respond, rows=x[:HELD], start=start
+    )
 
 
 def problem(name: str) -> Problem:

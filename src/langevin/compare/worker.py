@@ -21,10 +21,12 @@ def work(target: str, sampler: str, seconds: float, passes: float, replicates: i
     take, is told as that of compiling. A replicate that has compiled something all the same, as one does that goes
     another way than those before it, is made again from its seed, whatever it has found.
     """
+    from langevin.compare import topics
     from langevin.compare.samplers import SAMPLERS
     from langevin.compare.targets import problem
 
-    one, contestant = problem(target), SAMPLERS[sampler]
+    one: Any = topics.corpus() if target == topics.NAME else problem(target)
+    contestant = (topics.METHODS if target == topics.NAME else SAMPLERS)[sampler]
     visits = passes * one.num_data
     began = process_time()
     try:

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from langevin.compare.record import Record
+from langevin.compare.topics import NAME
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,19 @@ class Size:
     passes: float
     replicates: int
     limit: float
+
+
+# Topics are learned in ten times the seconds, by half as many replicates.
+_LONGER, _PATIENCE = 10.0, 3.0
+
+
+def scaled(target: str, size: Size) -> Size:
+    """The budgets of a target."""
+    if target != NAME:
+        return size
+    return replace(
+        size, seconds=_LONGER * size.seconds, replicates=max(size.replicates // 2, 2), limit=_PATIENCE * size.limit
+    )
 
 
 class Cells:
@@ -67,9 +81,10 @@ class Cells:
             return {"failed": "interrupted"}
         with TemporaryDirectory() as folder:
             answer = Path(folder, "answer.json")
+            size = scaled(target, self._size)
             asked = {
-                "target": target, "sampler": sampler, "seconds": self._size.seconds, "passes": self._size.passes,
-                "replicates": self._size.replicates, "answer": str(answer), "core": core,
+                "target": target, "sampler": sampler, "seconds": size.seconds, "passes": size.passes,
+                "replicates": size.replicates, "answer": str(answer), "core": core,
             }  # fmt: skip
             command = [sys.executable, "-m", "langevin.compare.worker", json.dumps(asked)]
             with subprocess.Popen(
@@ -78,10 +93,10 @@ class Cells:
             ) as process:  # fmt: skip
                 self._running.add(process)
                 try:
-                    said = process.communicate(timeout=self._size.limit)[1]
+                    said = process.communicate(timeout=size.limit)[1]
                 except subprocess.TimeoutExpired:
                     process.kill()
-                    return {"failed": f"no answer within {self._size.limit:.0f} s"}
+                    return {"failed": f"no answer within {size.limit:.0f} s"}
                 finally:
                     self._running.discard(process)
             if answer.exists():
@@ -110,4 +125,5 @@ def environment() -> dict[str, str]:
 
 def cell_name(target: str, sampler: str, size: Size) -> str:
     """What the record calls a cell: all that its numbers depend on."""
-    return f"{target} {sampler} {size.seconds:g} s {size.passes:g} passes x {size.replicates}"
+    own = scaled(target, size)
+    return f"{target} {sampler} {own.seconds:g} s {own.passes:g} passes x {own.replicates}"
