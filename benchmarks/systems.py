@@ -1,16 +1,19 @@
-"""What samplers of the literature do at their ends: `python -m benchmarks.systems [STUDY ...]`, see STUDIES below.
+"""What samplers of the literature do at their ends: `python -m benchmarks.systems [STUDY ...] [--picture gamma.png]`,
+see STUDIES below.
 
-Small exact problems, so that every number stands beside the truth; a minute each on one core.
+Small exact problems, so that every number stands beside the truth; a minute each on one core, `robust` ten.
 """
 
-import sys
+import argparse
 import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import langevin as lv
+from benchmarks.robust import robust
 
 NORMAL = lv.Target(lambda t: -0.5 * t**2)
 
@@ -27,11 +30,12 @@ def averaged(ledger, name):
     )
 
 
-def gamma():
-    """The variance of N(0, 1) under a running preconditioner."""
+def gamma(picture=None):
+    """The variance of N(0, 1) under a running preconditioner, and its picture where one is asked for."""
+    every = {}
     print("variance of N(0, 1), PreconditionedSGLD(floor=1), 512 chains of 20000 steps; without Gamma, with Gamma")
     for decay in (0.0, 0.9, 0.99, 0.999):
-        for delta in (0.4, 0.2, 0.1):
+        for delta in (0.4, 0.2, 0.1, 0.05):
             found = []
             for with_it in (False, True):
                 kernel = lv.PreconditionedSGLD(decay=decay, floor=1.0, gamma=with_it)
@@ -39,8 +43,14 @@ def gamma():
                     NORMAL, None, 0.0, kernel=kernel, schedule=lv.Constant(delta), num_steps=20_000, chains=512, seed=1,
                     observables={"square": lambda t: t**2}, progress=False,
                 )  # fmt: skip
-                found.append(mean_and_error(averaged(ledger, "square")))
-            print(f"decay {decay:5g}  delta {delta:3g}  {found[0]}  {found[1]}", flush=True)
+                squares = averaged(ledger, "square")
+                found.append(mean_and_error(squares))
+                every[with_it, decay, delta] = squares.mean(), squares.std(ddof=1) / np.sqrt(len(squares))
+            print(f"decay {decay:5g}  delta {delta:4g}  {found[0]}  {found[1]}", flush=True)
+    if picture is not None:
+        from benchmarks.gamma_picture import draw
+
+        draw(every, picture)
 
 
 class Shaken:
@@ -222,9 +232,16 @@ def manifold():
         )
 
 
-STUDIES = {"gamma": gamma, "noise": noise, "ends": ends, "paths": paths, "tests": tests, "manifold": manifold}
+STUDIES = {
+    "gamma": gamma, "noise": noise, "ends": ends, "paths": paths, "tests": tests, "manifold": manifold,
+    "robust": robust,
+}  # fmt: skip
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or STUDIES:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"of {', '.join(STUDIES)}; all if none")
+    parser.add_argument("--picture", type=Path, help="where the study gamma draws its picture")
+    options = parser.parse_args()
+    for name in options.studies or STUDIES:
         print(f"== {name}")
-        STUDIES[name]()
+        STUDIES[name](**({"picture": options.picture} if name == "gamma" else {}))
