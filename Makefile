@@ -12,7 +12,7 @@ PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
 help:
 	@echo "make demo       which flights arrive late? a regression of 325,724 flights, with page and pictures in build/demo"
 	@echo "make paper      check the paper's figures and theorems (three minutes; paper-full: twenty)"
-	@echo "make test       the fast tests (about ten minutes on two cores)"
+	@echo "make test       the fast tests (about seven minutes on two free cores)"
 	@echo "make test-slow  the tests marked slow; .ci/run runs lint and all tests"
 	@echo "make test-ray   the tests of lv.Ray, on the loopback interface; installs the extra ray (200 MB)"
 	@echo "make test-browser  the tests of reports in a headless Chromium; says how to get one"

@@ -5,6 +5,7 @@ true bar would be called one.
 """
 
 import resource
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -182,6 +183,17 @@ def test_no_confident_wrong_answer(name):
     # Directions that only the prior knows are no trouble.
     if name in ("column of zeros", "one column twice", "five data"):
         assert [outcome.status for outcome in outcomes] == ["ok"] * case.seeds
+
+
+def test_who_creeps_along_a_funnel_is_told_so(monkeypatch):
+    """A short exact run that never reaches the neck agrees with itself on an sd of log tau a quarter too small."""
+    case = replace(CASES["eight schools, centred"](), passes=10_000)
+    # A seed whose chains agree: those of most others do not, and are refused for that.
+    told = case.run(3)
+    assert isinstance(told, lv.AnchorError) and "creep along a funnel" in str(told)
+    monkeypatch.setattr("langevin.sampling.mixing._LEAST_LIVELINESS", 0.0)
+    deaf = case.run(3)
+    assert deaf.status == "ok" and abs(deaf.sd.value[1] - case.truth[1][1]) > 5.0 * deaf.sd.stderr[1]
 
 
 def test_a_hard_bound_is_refused_with_its_cure():

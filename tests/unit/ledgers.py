@@ -64,7 +64,8 @@ def ledger_of(
         schedule=schedule, weight_power=weight_power, visits=np.ones((chains, len(first))), far=None, noisy=True,
         sum_delta=rows(delta, 0),
         sum_delta2=rows(delta**2, 0), sum_omega=rows(omega, 0), values=values, corrections=corrections,
-        outer=outer, acceptance=None, divergences=None, columns=columns, anchor=anchor, kernel=lv.SGLD(), iid=True,
+        outer=outer, acceptance=None, divergences=None, levels=None, columns=columns, anchor=anchor, kernel=lv.SGLD(),
+        iid=True,
         coordinates=lv.Coordinates(), draws=None, manifest=None, checkpoint=None,
     )  # fmt: skip
     return replace(made, **changes)

@@ -81,7 +81,8 @@ def test_a_terminal_shows_one_line_and_keeps_one(terminal):
     assert re.search(r"sampling 50%, about \d s left, precision 0.034 -> 0.02 sds", written)
     (line,) = terminal.screen
     assert END.fullmatch(line)
-    assert threading.active_count() == before
+    # Threads of earlier tests may have ended meanwhile.
+    assert threading.active_count() <= before
 
 
 def test_an_error_leaves_nothing_behind(terminal):
@@ -184,6 +185,7 @@ def test_stages_of_a_call_come_in_order(monkeypatch, capsys, quick):
     assert stages == [
         "looking for the posterior mode",
         "looking for other modes",
+        "looking for mass far out",
         "measuring the posterior at a few draws",
         "sampling",
     ]

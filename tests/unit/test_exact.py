@@ -1,5 +1,7 @@
 """Exact sampling as the second half of `lv.sample`: when it takes over, what it says, and that it can be kept."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from scipy.special import digamma, polygamma
 
 import langevin as lv
-from langevin.sampling.planning import exact_passes
+from langevin.sampling.choice import exact_passes
 from langevin.sampling.tails import moments
 from langevin.sampling.travel import Modes
 from tests.unit.saved import assert_same
@@ -121,6 +123,16 @@ def test_moments_are_read_off_a_power_law(nu, d):
     assert abs(moments(student(nu, d), None, anchor, 0) - nu) < 0.1
     # Light tails have them all.
     assert moments(lv.Target(lambda t: -jnp.sum(jnp.abs(t))), None, anchor, 0) > 30
+
+
+def test_moments_of_one_parameter_are_seen_in_units_that_correlate_it():
+    cauchys = lv.Target(lambda t: -jnp.sum(jnp.log1p(t**2)))
+    anchor = lv.laplace(cauchys, None, np.full(3, 0.1))
+    assert abs(moments(cauchys, None, anchor, 0) - 1.0) < 0.1
+    # What draws without a variance make of independent parameters.
+    skewed = np.array([[1.0, 0.3, -0.4], [0.3, 1.0, 0.2], [-0.4, 0.2, 1.0]])
+    refitted = replace(anchor, root=(np.linalg.cholesky(skewed),), covariance=skewed, precision=np.linalg.inv(skewed))
+    assert abs(moments(cauchys, None, refitted, 0) - 1.0) < 0.1
 
 
 def test_a_density_that_needs_float64_gets_it():

@@ -1,11 +1,14 @@
 """Jumps between modes: whatever is proposed, the law is left as it is; not so where the proposal's law is forgotten."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
 import langevin as lv
+from langevin.sampling.mixing import after_exact, liveliness
 
 FALSE_ALARM = 1e-8
 # 0.7 N(0, I) + 0.3 N(30, diag(1/4, 4)) in two dimensions: NUTS alone would not come across in a lifetime.
@@ -61,3 +64,27 @@ def test_bad_modes_are_named():
         lv.Jumps.between(CENTRES, SDS)
     with pytest.raises(ValueError, match="log_weights must be 2 finite numbers"):
         lv.Jumps.between(CENTRES, np.stack([np.eye(2)] * 2), [0.0, np.nan])
+
+
+def test_a_jump_counts_as_movement_of_the_log_density():
+    """A narrow mode is high: chains that go there and back at every other step do not creep."""
+    centres, sds = np.array([0.0, 20.0]), np.array([1.0, 0.05])
+
+    def log_density(t):
+        each = -jnp.log(sds) - 0.5 * ((t[0] - centres) / sds) ** 2
+        return jnp.logaddexp(each[0], each[1])
+
+    result = lv.sample(lv.Target(log_density), None, jnp.zeros(1), passes=20_000, progress=False)
+    assert result.status == "ok" and liveliness(result.ledger) > 0.5
+    truth = np.sqrt(0.5 * np.sum(sds**2) + 100.0)
+    assert abs(result.sd.value[0] - truth) < 5.0 * result.sd.stderr[0] + 1e-3 * truth
+    # What the step within alone has moved is a small part of it: within a mode the log density has variance 1/2.
+    level, square, _ = np.moveaxis(result.ledger.levels.sum(axis=1), -1, 0)
+    alone = replace(
+        result.ledger, levels=np.stack([level, square, np.full(4, 0.5 * result.ledger.num_steps)], -1)[:, None]
+    )
+    assert liveliness(alone) < 0.2
+    # Where jumps are rarer than one step in ten the arrivals in each mode decide, not the levels.
+    for modes, word in ((result.session.tuned.modes, False), (None, True)):
+        found = after_exact(alone, result.plan.survey, modes, np.inf, None)
+        assert ("not_mixed" in {trouble.status for trouble in found}) == word

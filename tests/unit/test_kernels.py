@@ -1,5 +1,8 @@
 """Kernels are maps of numbers: each step against its docstring's formula written out in NumPy, in float64."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +11,7 @@ from numpy.testing import assert_allclose
 
 import langevin as lv
 from langevin.engine.setup import prepare
-from langevin.kernels.pytrees import kinds
+from langevin.kernels.pytrees import as_pytree, kinds
 
 # Results of at most a few dozen float64 operations on numbers of order one.
 ROUNDING = {"rtol": 1e-13, "atol": 1e-13}
@@ -200,3 +203,25 @@ def test_programs_of_different_kernels_are_never_taken_for_each_other():
         assert programs[0] != programs[1]
     assert kinds(lv.Coarse(lv.BAOAB(0.7))) != kinds(lv.Coarse(lv.UBU(0.7)))
     assert kinds(lv.BAOAB(0.7)) == kinds(lv.BAOAB(0.2))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Scaled(lv.SGLD):
+    """A kernel of one's own whose one field is an array."""
+
+    scale: Any
+
+    def step(self, state, grad, eta, delta):
+        return super().step(state, self.scale * grad, eta, delta)
+
+
+def test_a_part_of_one_array_is_a_pytree_and_runs():
+    scaled = Scaled(np.array([1.0, 0.5], np.float32))
+    assert as_pytree(scaled) is scaled
+    parts = {"schedule": lv.Constant(0.1), "num_steps": 64, "progress": False}
+    target = lv.Target(lambda t: -0.5 * jnp.dot(t, t))
+    ours = lv.run(target, None, np.zeros(2, np.float32), kernel=scaled, **parts)
+    narrow = lv.Target(lambda t: -0.5 * t[0] ** 2 - 0.25 * t[1] ** 2)
+    by_hand = lv.run(narrow, None, np.zeros(2, np.float32), kernel=lv.SGLD(), **parts)
+    assert_allclose(ours.values["theta"], by_hand.values["theta"], rtol=1e-6)

@@ -153,4 +153,6 @@ def test_the_error_of_the_quadrature_is_that_of_the_posterior_and_too_few_nodes_
     assert quadrature_error(many, data, fine, seed=0).max() < 1e-3
     assert quadrature_error(lv.Target(log_prior), None, fine, seed=0) is None
     result = lv.sample(few, data, jnp.zeros(2), precision=0.1, progress=False)
-    assert result.status == "quadrature" and "nodes" in str(result)
+    # So few nodes make mass far out that is not there, which has a graver word; no other method would do better.
+    assert result.status in ("quadrature", "not_gaussian") and result.method == "minibatch"
+    assert "quadrature" in {trouble.status for trouble in result.troubles} and "nodes" in str(result)

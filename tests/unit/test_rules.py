@@ -90,7 +90,8 @@ def test_a_run_on_minibatches_that_outgrows_its_data_sees_as_many_as_it_says(num
     [(1008, 1e-4, True), (9000, 0.04, True), (9000, 0.018, True), (9000, 0.017, False)],
 )
 def test_a_doubt_may_cost_eight_times_what_the_precision_did(monkeypatch, steps, worst, goes_on):
-    plan = SimpleNamespace(troubles=(), rules=None, chains=np.arange(4))
+    survey = SimpleNamespace(outskirts=None)
+    plan = SimpleNamespace(troubles=(), rules=None, chains=np.arange(4), survey=survey)
     run = SimpleNamespace(m=steps, visits=0, ledger=lambda: None)
     for status, expected in (("transient", 2 * steps if goes_on else steps), ("ok", steps)):
         monkeypatch.setattr(pace, "accuracy", lambda *_, status=status: ({"ok", status}, worst))

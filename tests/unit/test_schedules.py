@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import digamma, zeta
 
-from langevin.schedules import Constant, Custom, Polynomial, Power
+from langevin.schedules import Constant, Custom, Polynomial, Power, check_steps
 from langevin.schedules.sums import EULER_MACLAURIN
 
 LAWS = {
@@ -192,6 +192,16 @@ def test_custom_sums_ask_for_bounded_pieces():
 
     assert_allclose(Custom(law).T_m(300_000), digamma(300_001.0) - digamma(1.0), rtol=1e-13)
     assert max(sizes) <= 2**14
+
+
+def test_cyclical_steps_have_the_bias_of_three_quarters_of_the_longest_and_the_pace_of_a_half():
+    longest, period = 0.4, 50
+    cycle = Custom(lambda m: longest / 2 * (1 + np.cos(np.pi * ((m - 1) % period) / period)))
+    m = 7 * period
+    # sum cos = 1 and sum cos^2 = P/2 over j = 0 ... P-1 of cos(pi j / P).
+    assert_allclose(cycle.T_m(m) / m, longest * (period + 1) / (2 * period), rtol=1e-13)
+    assert_allclose(cycle.sum_delta2(m) / cycle.T_m(m), longest * (3 * period + 4) / (4 * period + 4), rtol=1e-13)
+    assert not check_steps(cycle).ok
 
 
 # --- B_m ---
