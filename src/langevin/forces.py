@@ -20,7 +20,7 @@ import numpy as np
 from langevin.anchor import Anchor
 from langevin.anchor.passes import Passes, log_likelihood, log_prior
 from langevin.anchor.roots import product, push
-from langevin.startup import COMPILED_SOON
+from langevin.startup import COMPILED_SOON, compiled
 from langevin.target import Layout, Target
 
 # Antithetic pairs of draws. The largest of a thousand variances from so few is up to ten times too large: the parameter
@@ -59,12 +59,12 @@ def _worst(pairs: np.ndarray) -> float:
     return float(max(one[np.argmax(other)] for one, other in (halves, halves[::-1])))
 
 
-@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
+@compiled(static_argnums=(0, 1), compiler_options=COMPILED_SOON)
 def _prior(target: Target, layout: Layout, points: Any) -> Any:
     return jax.vmap(jax.value_and_grad(log_prior(target, layout)))(points)
 
 
-@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
+@compiled(static_argnums=(0, 1), compiler_options=COMPILED_SOON)
 def _likelihood(target: Target, layout: Layout, points: Any, batch: Any, seen: Any) -> Any:
     kept = jax.numpy.arange(jax.tree.leaves(batch)[0].shape[0]) >= seen
     return jax.vmap(jax.value_and_grad(log_likelihood(target, layout, batch, kept)))(points)

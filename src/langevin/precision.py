@@ -10,11 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from langevin.startup import MOST_MODELS
 from langevin.target import Target
 
 # Twins made before, each with the objects that it was made from: a notebook cell run anew makes new objects.
 _MADE: dict[tuple[int, ...], tuple[Any, list[Any]]] = {}
-_MOST_KEPT = 64
+# Two functions for each model that is remembered.
+_MOST_KEPT = 2 * MOST_MODELS
 _Jitted: Any = type(jax.jit(len))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 
 from langevin.anchor.passes import block_size
-from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON
+from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON, compiled
 from langevin.target import Layout, Repeated, Target
 
 PyTree = Any
@@ -16,8 +16,8 @@ PyTree = Any
 
 def derivatives(target: Target, layout: Layout, points: Any, directions: Any, batch: PyTree) -> tuple[list, list]:
     """[value, gradient, slope, Hessian times direction] at each point: of the log prior, and of each row's term."""
-    compiled = _soon if isinstance(target.log_likelihood, Repeated) else _quickly
-    return jax.tree.map(np.asarray, compiled(target, layout, points, directions, batch))
+    program = _soon if isinstance(target.log_likelihood, Repeated) else _quickly
+    return jax.tree.map(np.asarray, program(target, layout, points, directions, batch))
 
 
 def _derivatives(target: Target, layout: Layout, points: Any, directions: Any, batch: PyTree) -> tuple[list, list]:
@@ -44,8 +44,8 @@ def _derivatives(target: Target, layout: Layout, points: Any, directions: Any, b
     return lax.map(at, (points, directions)) if few < rows else jax.vmap(at)((points, directions))
 
 
-_quickly = jax.jit(_derivatives, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
-_soon = jax.jit(_derivatives, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
+_quickly = compiled(static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)(_derivatives)
+_soon = compiled(static_argnums=(0, 1), compiler_options=COMPILED_SOON)(_derivatives)
 
 
 def remainder(parts: list[np.ndarray], u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

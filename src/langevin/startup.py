@@ -8,16 +8,19 @@ single compilation, so `import langevin` sets it. A user's own setting of the sa
 
 Programs compiled inside `own_programs` are kept in ``$XDG_CACHE_HOME/langevin`` or ``~/.cache/langevin``.
 ``LANGEVIN_NO_CACHE=1`` switches this off, and a user's own ``jax_compilation_cache_dir`` always wins.
+
+In memory, programs of the models that were used last are kept (`compiled`).
 """
 
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, update_wrapper
 from pathlib import Path
 from time import time
+from typing import Any
 from zlib import crc32
 
 import jax
@@ -29,6 +32,9 @@ OPTION = "xla_cpu_small_while_loop_byte_threshold"
 THRESHOLD = 65536
 # A call of lv.sample leaves about half a megabyte.
 _MOST_BYTES = 2**28
+# Models whose programs stay in memory: a call of lv.sample compiles eight, which take 30 MB and 300 of the 65,530
+# maps that Linux gives a process.
+MOST_MODELS = 16
 # Names of JAX's options.
 _USERS_FOLDER, _MINIMUM = "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"
 
@@ -52,6 +58,50 @@ def request_small_loops() -> None:
         # The flag is one comma-separated list: a second occurrence would replace the user's first.
         return
     os.environ["XLA_FLAGS"] = f"{flags} --xla_backend_extra_options={OPTION}={THRESHOLD}".strip()
+
+
+def compiled(
+    *, static_argnums: int | tuple[int, ...] = 0, donate_argnums: int | None = None, compiler_options: Any = None
+) -> Callable[[Callable[..., Any]], "_Compiled"]:
+    """`jax.jit` for functions whose first argument is a model: a target, a program, or a function of theta.
+
+    JAX keeps what it has compiled for ever. In a loop that makes its target anew each time that is 30 MB a turn, and a
+    crash after 220 of them; here the models that were used last keep their programs.
+    """
+    static = (static_argnums,) if isinstance(static_argnums, int) else static_argnums
+    options: dict[str, Any] = {"static_argnums": tuple(number - 1 for number in static[1:])}
+    if donate_argnums is not None:
+        options["donate_argnums"] = donate_argnums - 1
+    if compiler_options is not None:
+        options["compiler_options"] = compiler_options
+    return lambda function: _Compiled(function, options)
+
+
+class _Compiled:
+    """A compiled function for each model, the one that was used last at the end."""
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        update_wrapper(self, function)
+        self._function, self._options = function, options
+        self._of: dict[Any, Callable[..., Any]] = {}
+
+    def __call__(self, model: Any, *rest: Any) -> Any:
+        with _lock:
+            one = self._of.pop(model, None)
+            if one is None:
+                one = self._made(model)
+                while len(self._of) >= MOST_MODELS:
+                    del self._of[next(iter(self._of))]
+            self._of[model] = one
+        return one(*rest)
+
+    def _made(self, model: Any) -> Callable[..., Any]:
+        # JAX's own memory of a function ends with the function: each model has one of its own.
+        def of_model(*rest: Any) -> Any:
+            return self._function(model, *rest)
+
+        of_model.__name__ = self._function.__name__
+        return jax.jit(of_model, **self._options)
 
 
 def load_scipy() -> None:

@@ -19,7 +19,7 @@ from langevin.data.source import DataSource
 from langevin.limits import checkpoint, set_up
 from langevin.outskirts import Outskirts, looked
 from langevin.precision import apart
-from langevin.startup import COMPILED_SOON, own_programs
+from langevin.startup import COMPILED_SOON, compiled, own_programs
 from langevin.target import Layout, Target, numbers
 from langevin.weighing import HOME, Weighed, weighed
 
@@ -206,7 +206,7 @@ class _Shape:
         return self._power * value - 0.5 * float(np.sum(np.log(curvatures)))
 
 
-@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
+@compiled(static_argnums=(0, 1), compiler_options=COMPILED_SOON)
 def _whitened(
     target: Target, layout: Layout, centre: Any, root: Any, power: Any, y: Any, v: Any, batch: Any, num_rows: Any
 ) -> list:
@@ -216,7 +216,7 @@ def _whitened(
     return [parts[0], parts[1] @ root, parts[2][0] @ root]
 
 
-@partial(jax.jit, static_argnums=(0, 1, 3), compiler_options=COMPILED_SOON)
+@compiled(static_argnums=(0, 1, 3), compiler_options=COMPILED_SOON)
 def _values(target: Target, layout: Layout, power: Any, num_rows: int, points: Any, batch: Any) -> Any:
     """Log prior / power + log likelihood of the first rows at every point."""
     batch = jax.tree.map(lambda leaf: leaf[:num_rows], batch)

@@ -15,6 +15,7 @@ from langevin.data.subsample import Full, Subsample, WithoutReplacement
 from langevin.engine.checks import require, whole_number
 from langevin.kernels import SGLD, Kernel
 from langevin.schedules import Polynomial
+from langevin.startup import compiled
 from langevin.step_sizes import search, search_settled
 from langevin.target import Layout, Target
 
@@ -214,6 +215,6 @@ def _gradient_noise(target: Target, source: DataSource, anchor: Anchor, n: int, 
     return N**2 / n * (N - n) / max(N - 1, 1) * spread, rows.size
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled(static_argnums=(0, 1))
 def _datum_grads(target: Target, layout: Layout, flat: jax.Array, batch: PyTree) -> jax.Array:
     return jax.vmap(layout.ravel)(target.datum_grads(layout.unravel(flat), batch))

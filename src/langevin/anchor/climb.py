@@ -1,6 +1,5 @@
 """The mode in many dimensions: L-BFGS in units of the curvature, after Adam on minibatches when passes are dear."""
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -10,6 +9,7 @@ import numpy as np
 from langevin.anchor.passes import Passes, log_likelihood, log_prior
 from langevin.anchor.roots import pull, push
 from langevin.limits import checkpoint
+from langevin.startup import compiled
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -68,7 +68,7 @@ def adam(passes: Passes, flat: np.ndarray, sd: np.ndarray, rng: np.random.Genera
     return np.asarray(state[0])
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled(static_argnums=(0, 1))
 def _adam_step(
     target: Target, layout: Layout, state: Any, unit: Any, batch: PyTree, scale: Any, m: Any, rate: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array]:

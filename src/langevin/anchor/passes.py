@@ -17,7 +17,7 @@ from jax import lax
 from langevin.data.files import reading
 from langevin.data.source import ArraySource
 from langevin.limits import checkpoint
-from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON
+from langevin.startup import COMPILED_QUICKLY, COMPILED_SOON, compiled
 from langevin.target import Layout, Target, arithmetic, numbers
 
 PyTree = Any
@@ -90,8 +90,7 @@ class Passes:
         work = (
             self.num_rows * layout.size * arithmetic(target.log_likelihood, None if source is None else source.arrays)
         )
-        compiled = _quickly if work <= _SMALL else _soon
-        self.differentiate = partial(compiled, target, layout)
+        self.differentiate = partial(_quickly if work <= _SMALL else _soon, target, layout)
         if rows is not None:
             self.source = ArraySource(source.take(rows), len(rows))
             self.num_rows, self.scale = len(rows), source.num_data / len(rows)
@@ -292,5 +291,5 @@ def _parts(function: Callable[[jax.Array], jax.Array], flat: jax.Array, directio
     return [value, slope, products]
 
 
-_quickly = jax.jit(differentiate, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
-_soon = jax.jit(differentiate, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
+_quickly = compiled(static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)(differentiate)
+_soon = compiled(static_argnums=(0, 1), compiler_options=COMPILED_SOON)(differentiate)

@@ -15,6 +15,7 @@ from langevin.anchor.curvature import Curvature, inverse_root, named
 from langevin.anchor.passes import Passes, log_likelihood, log_prior
 from langevin.anchor.roots import pull
 from langevin.errors import AnchorError
+from langevin.startup import compiled
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -164,12 +165,12 @@ def _prior_diagonal(passes: Passes, start: int, stop: int, flat: np.ndarray, rng
     return -np.asarray(_prior_probes(*arguments, signs))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@compiled(static_argnums=(0, 1, 2, 3))
 def _prior_block(target: Target, layout: Layout, start: int, stop: int, flat: jax.Array) -> jax.Array:
     return _part_hessian(log_prior(target, layout), start, stop, flat)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@compiled(static_argnums=(0, 1, 2, 3))
 def _block(target: Target, layout: Layout, start: int, stop: int, flat: Any, batch: PyTree, seen: Any) -> jax.Array:
     return _part_hessian(log_likelihood(target, layout, batch, _kept(batch, seen)), start, stop, flat)
 
@@ -178,12 +179,12 @@ def _part_hessian(function: Any, start: int, stop: int, flat: jax.Array) -> jax.
     return jax.hessian(lambda part: function(flat.at[start:stop].set(part)))(flat[start:stop])
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@compiled(static_argnums=(0, 1, 2, 3))
 def _prior_basis(target: Target, layout: Layout, start: int, stop: int, flat: jax.Array) -> jax.Array:
     return _part_diagonal(log_prior(target, layout), start, stop, flat)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@compiled(static_argnums=(0, 1, 2, 3))
 def _diagonal(target: Target, layout: Layout, start: int, stop: int, flat: Any, batch: PyTree, seen: Any) -> jax.Array:
     return _part_diagonal(log_likelihood(target, layout, batch, _kept(batch, seen)), start, stop, flat)
 
@@ -203,7 +204,7 @@ def _part_diagonal(function: Any, start: int, stop: int, flat: jax.Array) -> jax
     return jax.lax.map(entry, jnp.arange(start, stop), batch_size=_DIRECTIONS)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@compiled(static_argnums=(0, 1, 2, 3))
 def _prior_probes(target: Target, layout: Layout, start: int, stop: int, flat: jax.Array, signs: Any) -> jax.Array:
     grad = jax.grad(log_prior(target, layout))
 
@@ -214,7 +215,7 @@ def _prior_probes(target: Target, layout: Layout, start: int, stop: int, flat: j
     return jnp.mean(jax.lax.map(probe, signs), axis=0)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled(static_argnums=(0, 1))
 def _squared_grads(target: Target, layout: Layout, flat: Any, batch: PyTree, seen: Any) -> jax.Array:
     def grad(datum: PyTree) -> jax.Array:
         return jax.grad(lambda t: target.log_likelihood(layout.unravel(t), datum))(flat)

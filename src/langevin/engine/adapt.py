@@ -1,6 +1,5 @@
 """Finds the step size at which an exact kernel accepts at its target rate."""
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -16,6 +15,7 @@ from langevin.kernels import ExactKernel
 from langevin.kernels.pytrees import kinds
 from langevin.precision import for_float32
 from langevin.schedules import Constant
+from langevin.startup import compiled
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -70,7 +70,7 @@ def adapt_step(
     return Constant(float(np.exp(np.float64(log_delta))))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@compiled(static_argnums=(0, 1, 2, 3))
 def _adapt(target, layout, num_steps, _, parts, data, z, goal, key):
     kernel, coordinates = parts
     log_density = jax.value_and_grad(lambda z: target.log_density(layout.unravel(coordinates.theta(z)), data))

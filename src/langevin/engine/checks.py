@@ -1,7 +1,6 @@
 """Checks of the arguments of `run`: each refusal names the argument, the value, the rule and a remedy."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ from langevin.gradients import ControlVariate, CustomGradient, DatumGradient, St
 from langevin.kernels import DensityKernel, Kernel
 from langevin.kernels.protocol import Bare
 from langevin.kernels.pytrees import as_pytree
+from langevin.startup import compiled
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -79,7 +79,7 @@ def check_resolution(anchor: Anchor) -> None:
         )  # fmt: skip
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled(static_argnums=(0, 1))
 def _log_density_of_one(target: Target, layout: Layout, theta: Any, datum: PyTree) -> Any:
     value = target.log_prior(layout.unravel(theta))
     return value if datum is None else value + target.log_likelihood(layout.unravel(theta), datum)

@@ -13,7 +13,7 @@ from langevin.coordinates import times
 from langevin.engine.program import MOST_ROUNDS, Program
 from langevin.gradients import AnchoredGradient, Posterior
 from langevin.random import Clock
-from langevin.startup import COMPILED_SOON
+from langevin.startup import COMPILED_SOON, compiled
 
 # A jax.Array, a tracer of one, or on the way in a NumPy array.
 Array = Any
@@ -215,7 +215,7 @@ def typical(program: Program, data: PyTree, theta: Array) -> np.ndarray:
 
 
 # Compiled by itself, so that `added_by_a_step` and the loop share one tracing.
-@partial(jax.jit, static_argnums=0)
+@compiled(static_argnums=0)
 def contributions(program: Program, parts: Parts, z: Array, grad: Array, delta: Array, omega: Array) -> PyTree:
     """What one transition of one chain adds to its open row, taken at the left end point theta_{m-1}."""
     layout, theta = program.layout, parts.coordinates.theta(z)

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +12,7 @@ import numpy as np
 from langevin.data.source import DataSource
 from langevin.engine.describe import Words, describe
 from langevin.precision import for_float32
+from langevin.startup import compiled
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -137,7 +138,7 @@ def _close(mine: np.ndarray, theirs: np.ndarray) -> bool:
     return bool(np.all(np.abs(mine - theirs) <= _PROBE_TOLERANCE * (size + size.mean(axis=1, keepdims=True))))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled(static_argnums=(0, 1))
 def _probe(
     target: Target, layout: Layout, theta: jax.Array, direction: jax.Array, rows: PyTree
 ) -> tuple[jax.Array, ...]:

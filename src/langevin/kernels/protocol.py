@@ -11,7 +11,6 @@ and what is not known is None: results of such a kernel are called `uncorrected`
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
@@ -20,6 +19,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from langevin.kernels.pytrees import as_pytree, kinds
+from langevin.startup import compiled
 
 # A jax.Array, a tracer of one, or on the host a NumPy array.
 Array = Any
@@ -229,7 +229,7 @@ class AffineKernel(Kernel):
         return found
 
 
-@partial(jax.jit, static_argnums=0)
+@compiled(static_argnums=0)
 def _jacobians(_: tuple[type, ...], kernel: Any, theta: Array, delta: Array) -> tuple[Array, Array, Array, Array]:
     """Derivatives of a step at theta, with grad and eta of the same size."""
     eta = jnp.broadcast_to(theta, noise_shape(kernel, theta.size))

@@ -1,6 +1,6 @@
 """How far the quadrature moves the posterior: the same gradients with more nodes, on a sample of the groups."""
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ from langevin.anchor import Anchor
 from langevin.data.source import DataSource
 from langevin.mixed.marginal import MOST_NODES, Marginal
 from langevin.precision import in_float32, isolated
-from langevin.startup import COMPILED_SOON, own_programs
+from langevin.startup import COMPILED_SOON, compiled, own_programs
 from langevin.target import Layout, Target, arithmetic
 
 Array = Any
@@ -69,7 +69,7 @@ def finer(coarse: Marginal) -> Marginal:
     return Marginal(coarse.log_joint, coarse.shape, min(coarse.nodes + more, MOST_NODES))
 
 
-@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
+@compiled(static_argnums=(0, 1), compiler_options=COMPILED_SOON)
 def _gradients(likelihood: Marginal, layout: Layout, points: Array, batch: PyTree) -> Array:
     """Gradients of every group at every point, (points, groups, d)."""
     few = max(_FLOATS // arithmetic(likelihood, batch), 1)

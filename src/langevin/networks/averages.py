@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +13,7 @@ from jax import lax
 from langevin.analysis.errorbars import batch_count
 from langevin.data.source import as_source
 from langevin.precision import in_float32, isolated, wide_setting
+from langevin.startup import compiled
 from langevin.target import Layout
 
 Array = Any
@@ -84,7 +84,7 @@ def _evaluated(phi: Callable[..., Any], layout: Layout, kept: np.ndarray, rows: 
     return [np.stack(part).reshape(levels, chains, batches, *part[0].shape) for part in zip(*found, strict=True)]
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled(static_argnums=(0, 1))
 def _sums(phi: Callable[..., Any], layout: Layout, thetas: Array, rows: PyTree) -> tuple[Array, Array]:
     """Sums of phi and of its square over these draws."""
 

@@ -1,6 +1,5 @@
 """Units of length and the longest step for a posterior without an anchor: the prior's curvature, the largest one."""
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -10,7 +9,7 @@ from jax import lax
 
 from langevin.data.source import DataSource
 from langevin.precision import for_float32, in_float32
-from langevin.startup import own_programs
+from langevin.startup import compiled, own_programs
 from langevin.target import Layout, Target
 
 Array = Any
@@ -46,7 +45,7 @@ def prior_scale(target: Target, layout: Layout, theta: np.ndarray, rng: np.rando
     return 1.0 / np.sqrt(np.where(curved, found, np.exp(np.mean(np.log(found[curved])))))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled(static_argnums=(0, 1))
 def _signed_curvature(target: Target, layout: Layout, theta: Array, sign: Array) -> Array:
     def score(t: Array) -> Array:
         return layout.ravel(jax.grad(target.log_prior)(layout.unravel(t)))
@@ -72,7 +71,7 @@ def longest_step(
     return float(2.0 / np.sqrt(max(float(one) for one in found)))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled(static_argnums=(0, 1))
 def _largest(
     target: Target, layout: Layout, batch: PyTree, factor: Array, scale: Array, theta: Array, start: Array
 ) -> Array:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -21,6 +20,7 @@ from langevin.engine.ledger import Column, Ledger
 from langevin.mistakes import check_indices, ignored, traced
 from langevin.observables import Function
 from langevin.precision import in_float32
+from langevin.startup import compiled
 from langevin.target import Layout
 
 PyTree = Any
@@ -160,7 +160,7 @@ def _observable(phi: Callable[..., Any], arrays: PyTree) -> Function:
     return Function(phi if arrays is None else lambda theta: jax.vmap(phi, (None, 0))(theta, arrays), "phi")
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled(static_argnums=(0, 1))
 def _evaluate(
     phi: Callable[..., Any],
     layout: Layout,

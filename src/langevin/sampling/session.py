@@ -1,7 +1,7 @@
 """A run of `lv.sample` under way: goes on, stage by stage, until a limit of its budget is reached."""
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -27,7 +27,7 @@ from langevin.sampling.tails import moments
 from langevin.sampling.travel import several
 from langevin.sampling.warmup import last_positions, warm_up
 from langevin.saving.journal import Journal
-from langevin.startup import COMPILED_QUICKLY, own_programs
+from langevin.startup import COMPILED_QUICKLY, compiled, own_programs
 from langevin.target import Layout, Target
 
 # How often an exact run whose paths broke off is made again, and with which part of its step.
@@ -219,6 +219,6 @@ def _outside(target: Target, ledger: Ledger) -> float:
     return float(np.mean(~np.isfinite(np.concatenate(values)[: len(points)])))
 
 
-@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
+@compiled(static_argnums=(0, 1), compiler_options=COMPILED_QUICKLY)
 def _log_priors(target: Target, layout: Layout, thetas: Any) -> Any:
     return jax.vmap(lambda theta: target.log_prior(layout.unravel(theta)))(thetas)

@@ -22,7 +22,7 @@ from langevin.limits import set_up
 from langevin.precision import apart
 from langevin.shards.pieces import split
 from langevin.shards.stays import Drifts
-from langevin.startup import COMPILED_SOON, own_programs
+from langevin.startup import COMPILED_SOON, compiled, own_programs
 from langevin.target import Layout, Target
 
 PyTree = Any
@@ -104,7 +104,7 @@ def pull_of_shard(target: Target, shard: DataSource, gradient: Any, anchor: Anch
     return total, shard.num_data * square.mean(axis=0) - np.einsum("pi,pj->ij", total, total) / len(total)
 
 
-@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
+@compiled(static_argnums=(0, 1), compiler_options=COMPILED_SOON)
 def _terms(target: Target, layout: Layout, gradient: Any, at: Any, batch: PyTree, seen: Any) -> Any:
     rows = jax.tree.leaves(batch)[0].shape[0]
     size = min(block_size(target, batch), rows)
@@ -128,7 +128,7 @@ def _terms(target: Target, layout: Layout, gradient: Any, at: Any, batch: PyTree
     return lax.map(at_point, at)
 
 
-@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILED_SOON)
+@compiled(static_argnums=(0, 1), compiler_options=COMPILED_SOON)
 def _bases(target: Target, layout: Layout, gradient: Any, at: Any) -> Any:
     return lax.map(lambda point: layout.ravel(gradient.base(target, layout.unravel(point))), at)
 

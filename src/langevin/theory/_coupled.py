@@ -18,6 +18,7 @@ from langevin.engine.checks import require
 from langevin.kernels import SGLD
 from langevin.kernels.pytrees import kinds
 from langevin.precision import isolated
+from langevin.startup import compiled
 from langevin.target import Layout, Target
 
 Floats = NDArray[np.float64]
@@ -150,7 +151,7 @@ def _brownian(normals: Floats, grid: Grid) -> Floats:
     return w
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+@compiled(static_argnums=(0, 1, 2, 3, 4))
 def _chain(
     target: Target,
     layout: Layout,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from langevin.data.source import DataSource
 from langevin.precision import isolated
+from langevin.startup import compiled
 from langevin.target import Layout, Target
 
 Floats = NDArray[np.float64]
@@ -189,12 +189,12 @@ def _V(layout: Layout, lyapunov: Any, flat: jax.Array, centre: jax.Array) -> jax
     return 1.0 + jnp.sum((flat - centre) ** 2) if lyapunov is None else lyapunov(layout.unravel(flat))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled(static_argnums=(0, 1))
 def _lyapunov_at(layout: Layout, lyapunov: Any, points: jax.Array, centre: jax.Array) -> jax.Array:
     return jax.vmap(lambda flat: _V(layout, lyapunov, flat, centre))(points)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled(static_argnums=(0, 1))
 def _hessian(target: Target, layout: Layout, flat: jax.Array, data: Any) -> jax.Array:
     total = jax.hessian(lambda t: target.log_prior(layout.unravel(t)))(flat)
     if data is None:
@@ -207,7 +207,7 @@ def _hessian(target: Target, layout: Layout, flat: jax.Array, data: Any) -> jax.
     return lax.scan(add, total, data)[0]
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@compiled(static_argnums=(0, 1, 2, 3))
 def _field(
     target: Target, layout: Layout, lyapunov: Any, p_H: float, points: jax.Array, centre: jax.Array, data: Any
 ) -> tuple[jax.Array, ...]:
