@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from langevin.data.source import as_source
 from langevin.engine.checks import require, whole_number
 from langevin.errors import Diverged
+from langevin.factorisations import one_by_one
 from langevin.precision import for_float32
+from langevin.startup import COMPILED
 from langevin.target import Layout, Target
 
 Array = Any
@@ -97,7 +99,7 @@ def svi(
     num_steps = whole_number("num_steps", num_steps, 10, try_this=10_000)
     seed = whole_number("seed", seed, 0, 2**63 - 1)
     layout = Layout.of(theta_0)
-    with jax.enable_x64(False):
+    with jax.enable_x64(False), one_by_one():
         target = for_float32(target)
         target.check(theta_0, source.arrays)
         optimiser = optax.adam(optax.cosine_decay_schedule(learning_rate, num_steps))
@@ -105,7 +107,7 @@ def svi(
         start = (np.asarray(layout.flat(theta_0), np.float32), root if family == "mean_field" else np.diag(root))
         fit = partial(_fit, target, layout, optimiser, batch_size, source.num_data, num_steps)
         columns = jax.tree.map(jnp.asarray, source.aligned())
-        (mean, root), traces = jax.jit(fit)(start, columns, jax.random.key(seed))
+        (mean, root), traces = jax.jit(fit, compiler_options=COMPILED)(start, columns, jax.random.key(seed))
         lower = np.asarray(_lower(root), np.float64)
     bound, ratio = last_tenth(*traces)
     trouble = trouble_of(mean, lower, bound, ratio)

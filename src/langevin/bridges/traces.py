@@ -21,6 +21,8 @@ from langevin.bridges.sites import (
     log_prob_of,
     plates_of,
 )
+from langevin.factorisations import one_by_one
+from langevin.startup import COMPILED
 
 PyTree = Any
 # Rows on which the sum over single data is compared with the model on all of them, and how far float32 may differ.
@@ -144,7 +146,9 @@ class Traces:
         shapes = {name: free_shape(sites[name]) for name in names}
         rng = np.random.default_rng(0)
         theta = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-        whole, one = jax.jit(lambda: (self._prior(None, theta), self.log_prior(theta)))()
+        both = jax.jit(lambda: (self._prior(None, theta), self.log_prior(theta)), compiler_options=COMPILED)
+        with one_by_one():
+            whole, one = both()
         if not np.allclose(whole, one, rtol=_ROUNDING, atol=_ROUNDING):
             raise ValueError(
                 f"the prior must not depend on the data, but its log density at one point is {float(whole):.6g} with "
@@ -152,7 +156,7 @@ class Traces:
             )
         if self.labels is None and not self.inner:
             few = {name: value[:_COMPARED] for name, value in self.rows.items()}
-            together, apart = jax.jit(
+            both = jax.jit(
                 lambda: (
                     sum(
                         jnp.sum(log_prob_of(site))
@@ -160,8 +164,11 @@ class Traces:
                         if is_sample(site, True)
                     ),
                     jnp.sum(jax.vmap(lambda row: self.log_likelihood(theta, row))(few)),
-                )
-            )()
+                ),
+                compiler_options=COMPILED,
+            )
+            with one_by_one():
+                together, apart = both()
             if not np.allclose(together, apart, rtol=_ROUNDING, atol=_ROUNDING):
                 raise ValueError(
                     f"rows must be independent given the parameters, but {len(next(iter(few.values())))} of them have "

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Any
 
 from langevin.compare.record import Record
@@ -36,7 +37,7 @@ def scaled(target: str, size: Size) -> Size:
     if target != NAME:
         return size
     return replace(
-        size, seconds=_LONGER * size.seconds, replicates=max(size.replicates // 2, 2), limit=_PATIENCE * size.limit
+        size, seconds=_LONGER * size.seconds, replicates=(size.replicates + 1) // 2, limit=_PATIENCE * size.limit
     )
 
 
@@ -71,8 +72,9 @@ class Cells:
 
     def _cell(self, target: str, sampler: str) -> Any:
         core = self._cores.get()
+        began = monotonic()
         try:
-            return self._worked(target, sampler, core)
+            return self._worked(target, sampler, core) | {"took": monotonic() - began}
         finally:
             self._cores.put(core)
 

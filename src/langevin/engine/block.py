@@ -272,7 +272,7 @@ def _initial_state(program: Program, parts: Parts, keys: dict[str, Array], z: Ar
 
 
 # Compiled by itself, so that its shapes and the loop share one tracing.
-@compiled(static_argnums=0)
+@compiled(compiler_options=None)
 def _initial_state_of_one(program: Program, parts: Parts, keys: dict[str, Array], z: Array) -> tuple[PyTree, PyTree]:
     zero, d = Clock(jnp.uint32(0), jnp.uint32(0)), program.layout.size
     if parts.coordinates.paired:

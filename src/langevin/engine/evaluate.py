@@ -215,7 +215,7 @@ def typical(program: Program, data: PyTree, theta: Array) -> np.ndarray:
 
 
 # Compiled by itself, so that `added_by_a_step` and the loop share one tracing.
-@compiled(static_argnums=0)
+@compiled(compiler_options=None)
 def contributions(program: Program, parts: Parts, z: Array, grad: Array, delta: Array, omega: Array) -> PyTree:
     """What one transition of one chain adds to its open row, taken at the left end point theta_{m-1}."""
     layout, theta = program.layout, parts.coordinates.theta(z)

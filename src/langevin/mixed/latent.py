@@ -13,9 +13,11 @@ from scipy.special import ndtri
 
 from langevin.analysis.value import Estimate
 from langevin.anchor import Anchor
+from langevin.factorisations import one_by_one
 from langevin.mixed.groups import Groups, group_numbers
 from langevin.mixed.marginal import Marginal
 from langevin.precision import in_float32, isolated
+from langevin.startup import COMPILED
 
 if TYPE_CHECKING:
     from langevin.sampling.result import Result
@@ -73,7 +75,9 @@ def latent(
     single: Marginal = isolated(likelihood, 32)  # type: ignore[assignment]
     count = len(names)
     mode = anchor.layout.unravel(anchor.theta.astype(np.float32))
-    centre, scale = (np.asarray(part) for part in jax.jit(jax.vmap(lambda g: moments(single, mode, g)[:2]))(arrays))
+    located = jax.jit(jax.vmap(lambda g: moments(single, mode, g)[:2]), compiler_options=COMPILED)
+    with one_by_one():
+        centre, scale = (np.asarray(part) for part in located(arrays))
 
     def standardised(theta: PyTree, datum: PyTree) -> Array:
         """First and second moments and distribution functions of (z - centre)/scale, (D, 2 + grid)."""

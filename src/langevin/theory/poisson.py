@@ -11,6 +11,8 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
+from langevin.factorisations import one_by_one
+from langevin.startup import COMPILED
 from langevin.theory.operators import generator, laplacian
 
 Floats = NDArray[np.float64]
@@ -147,8 +149,9 @@ def local_bias(h: Scalar, log_density: Scalar, grad_noise: jax.Array | float = 0
 
 def _values(f: Scalar, theta: Floats) -> Floats:
     """f at every point, in double precision whatever the caller's setting."""
-    with jax.enable_x64(True):
-        return np.asarray(jax.jit(jax.vmap(f))(jnp.asarray(theta, dtype=jnp.float64)), dtype=np.float64)
+    with jax.enable_x64(True), one_by_one():
+        each = jax.jit(jax.vmap(f), compiler_options=COMPILED)
+        return np.asarray(each(jnp.asarray(theta, dtype=jnp.float64)), dtype=np.float64)
 
 
 def _panels(lower: float, upper: float, breaks: Sequence[float], panels: int) -> tuple[Floats, Floats]:
