@@ -96,6 +96,13 @@ class _Compiled:
         self._of: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, model: Any, *rest: Any) -> Any:
+        try:
+            hash(model)
+        except TypeError as error:
+            raise ValueError(
+                f"functions of theta must be hashable, since compiled code is found again by them, got {model!r} "
+                f"({error}). Give the class a __hash__, or pass a plain function that calls it."
+            ) from None
         with _lock:
             one = self._of.pop(model, None)
             if one is None:

@@ -64,6 +64,11 @@ def test_shapes_and_donated_arguments_go_through():
     assert given.is_deleted()
 
 
+def test_a_model_that_cannot_be_found_again_is_refused():
+    with pytest.raises(ValueError, match=r"functions of theta must be hashable.*unhashable type: 'dict'.*__hash__"):
+        startup.compiled()(scaled)({}, 1.0)
+
+
 @pytest.mark.slow
 def test_a_loop_that_makes_its_model_anew_keeps_the_last_ones():
     """Each call left 30 MB and 300 maps: Linux ended the process at the 220th."""
