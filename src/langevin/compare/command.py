@@ -34,8 +34,8 @@ _LEAST_SECONDS, _MOST_SECONDS = 0.05, 86_400.0
 
 def size_of(quick: bool, seconds: float | None) -> Size:
     """Budgets of the quick and of the full table, a second for each replicate unless told otherwise."""
-    # Seven: with eight the full table takes more than an hour.
-    each, replicates = 1.0 if seconds is None else seconds, 4 if quick else 7
+    # Six: with eight the full table takes more than an hour.
+    each, replicates = 1.0 if seconds is None else seconds, 4 if quick else 6
     # Compiling takes half a minute at worst; a sampler that misses its time ten times over is given up.
     return Size(each, _PASSES, replicates, 80.0 + 10.0 * each * replicates)
 
