@@ -239,7 +239,9 @@ STUDIES = {
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"of {', '.join(STUDIES)}; all if none")
+    parser.add_argument(
+        "studies", nargs="*", choices=[*STUDIES, []], metavar="STUDY", help=f"of {', '.join(STUDIES)}; all if none"
+    )
     parser.add_argument("--picture", type=Path, help="where the study gamma draws its picture")
     options = parser.parse_args()
     for name in options.studies or STUDIES:
